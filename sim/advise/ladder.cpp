@@ -134,7 +134,8 @@ void describe(Rung& rung, const Job& job) {
       group_loads(compiled, prediction, rung.parts, timeline, build_topology(best.cluster));
   if (has_length(job))
     rung.whole = whole_job(job.objective, best.plan.training, best.cluster,
-                           useful_step_time_s(best.prediction));
+                           useful_step_time_s(best.prediction),
+                           start_of_run(job, best.plan.training, best.cluster));
   rung.largest =
       largest_micro_batch(job.model, reopened(best.plan, job.plan.training), best.cluster);
 }

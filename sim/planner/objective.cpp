@@ -101,13 +101,22 @@ int WholeJob::steps(const Training& training) const {
 }
 
 WholeJob whole_job(const Objective& objective, const Training& training, const Cluster& cluster,
-                   double step_time_s) {
+                   double step_time_s, const StartOfRun& start) {
   const double tokens_per_step =
       static_cast<double>(training.global_batch) * training.sequence_length;
-  const double steps = objective.minimize == Minimize::tokens
-                           ? 1 / by_tokens(objective, cluster, step_time_s).first
-                           : steps_of(objective, training);
-  WholeJob whole{steps * tokens_per_step, steps * step_time_s, std::nullopt};
+  const bool is_most = objective.minimize == Minimize::tokens;
+  double steps = is_most ? 1 / by_tokens(objective, cluster, step_time_s).first
+                         : steps_of(objective, training);
+  WholeJob whole;
+  if (start.total_s() > least_share_of_start * steps * step_time_s) whole.start = start;
+  // As many tokens as the time allows are fewer if some of it is the start.
+  const double left_s = steps * step_time_s - whole.start.total_s();
+  if (is_most && left_s <= 0)
+    whole.start = {};
+  else if (is_most && whole.start.total_s() > 0)
+    steps = left_s / step_time_s;
+  whole.tokens = steps * tokens_per_step;
+  whole.time_s = steps * step_time_s + whole.start.total_s();
   if (const Price* price = find_price(cluster.machine.prices, objective.price))
     whole.bill = bill_of(*price, cluster.hosts, whole.time_s);
   return whole;

@@ -7,6 +7,7 @@
 
 #include "hwprofiles/machine.h"
 #include "models/job/job.h"
+#include "sim/planner/start_of_run.h"
 
 namespace meshwright::sim {
 
@@ -36,11 +37,12 @@ bool has_length(const Job& job);
 // The whole job. It has the steps of objective.tokens or of training.steps, or, if the objective is
 // to maximize tokens, as many steps as the budget and the deadline allow.
 struct WholeJob {
-  double tokens = 0, time_s = 0;
+  double tokens = 0, time_s = 0;              // the time includes `start`
+  StartOfRun start;                           // zero if it is a small share (least_share_of_start)
   std::optional<Bill> bill;                   // none: no price
   int steps(const Training& training) const;  // of which the last may have tokens to spare
 };
 WholeJob whole_job(const Objective& objective, const Training& training, const Cluster& cluster,
-                   double step_time_s);
+                   double step_time_s, const StartOfRun& start = {});
 
 }  // namespace meshwright::sim

@@ -216,7 +216,8 @@ void settle_steps(const Job& job, const Cluster& cluster, double step_time_s, Pl
         "objective.tokens");
     return;
   }
-  const WholeJob whole = whole_job(job.objective, plan.training, cluster, step_time_s);
+  const WholeJob whole = whole_job(job.objective, plan.training, cluster, step_time_s,
+                                   start_of_run(job, plan.training, cluster));
   plan.training.steps = whole.steps(plan.training);
 }
 
@@ -300,7 +301,7 @@ const Command import_command = {
     "JOB",
     "the job file to write (of weights: the job whose first checkpoint they become)",
     "read settings of another framework into a job file",
-    "json wide set define profile from format allow-unknown",
+    "json wide set define profile measure-afresh from format allow-unknown",
     run_import,
     "Reads the settings of Megatron-LM, Megatron-Bridge and NeMo, torchtitan, DeepSpeed, "
     "accelerate, SageMaker or HyperPod. Each setting acts, or says why it has no meaning here. "
@@ -312,7 +313,7 @@ const Command export_command = {
     "JOB",
     job_help,
     "write a plan as settings of another framework, ready to start",
-    "json wide set by budget profile prices for launcher to checkpoint",
+    "json wide set by budget profile measure-afresh prices for launcher to checkpoint",
     run_export,
     "Writes the settings, and what starts them with Slurm, torchrun, mpirun or Kubernetes. `plan "
     "--for FRAMEWORK` looks for a plan among those that the framework can run. docs/interop.md has "

@@ -43,10 +43,16 @@ struct Planned {
   std::optional<NearBatch> near_batch;
 };
 
+// Returns the whole job with a plan, with its start.
+WholeJob whole_of(const Job& job, const RankedPlan& ranked) {
+  const Training& training = ranked.plan.training;
+  return whole_job(job.objective, training, ranked.cluster, useful_step_time_s(ranked.prediction),
+                   start_of_run(job, training, ranked.cluster));
+}
+
 json plan_json(const Job& job, const RankedPlan& ranked, int today) {
   const Prediction& p = ranked.prediction;
-  const WholeJob whole =
-      whole_job(job.objective, ranked.plan.training, ranked.cluster, useful_step_time_s(p));
+  const WholeJob whole = whole_of(job, ranked);
   return {{"plan", short_plan_text(ranked.plan)},
           {"parallelism", to_json(ranked.plan.parallelism)},
           {"training", to_json(ranked.plan.training)},
@@ -66,6 +72,7 @@ json plan_json(const Job& job, const RankedPlan& ranked, int today) {
           {"goodput", p.goodput ? json(p.goodput->share) : json(nullptr)},
           {"total_tokens", whole.tokens},
           {"total_time_s", whole.time_s},
+          {"start_s", whole.start.total_s()},
           {"price", price_json(p.price, today)},
           {"total_usd", whole.bill ? json(whole.bill->usd) : json(nullptr)},
           {"total_idle_usd", whole.bill ? json(whole.bill->idle_usd) : json(nullptr)},
@@ -139,10 +146,7 @@ Table table_of(const Job& job, const SearchResult& result, int top) {
     std::vector<std::string> row = {
         std::to_string(rank), fmt::format("{} x {}", ranked.count, ranked.machine),
         short_plan_text(ranked.plan), show_seconds(p.step_time_s), show_number(p.tokens_per_s, 0)};
-    if (counts_tokens)
-      row.push_back(show_count(
-          whole_job(job.objective, ranked.plan.training, ranked.cluster, useful_step_time_s(p))
-              .tokens));
+    if (counts_tokens) row.push_back(show_count(whole_of(job, ranked).tokens));
     row.insert(row.end(),
                {show_percent(p.mfu), show_bytes(static_cast<double>(p.peak_memory_bytes))});
     if (p.framework) row.push_back(show_bytes(static_cast<double>(p.framework->fit.bytes)));
@@ -218,6 +222,7 @@ void print_result(const Planned& all, const Options& options) {
   print_to(stdout, "{}\n{} of each GPU's memory is left free (--memory-margin)\n", gap_text(result),
            show_percent(margin_of(options)));
   const RankedPlan& best = result.plans.front();
+  if (has_length(job)) print_to(stdout, "{}", start_text(whole_of(job, best)));
   print_to(stdout, "{}{}", loading_text(job, best.plan, best.cluster, best.prediction),
            best_text(job, best));
 }
@@ -363,7 +368,8 @@ const Command plan_command = {
     "JOB",
     job_help,
     "search for the best plan of a job on its clusters",
-    "json wide why model task tokens batch length on count set for by budget profile prices write "
+    "json wide why model task tokens batch length on count set for by budget profile "
+    "measure-afresh prices write "
     "write-partition report top "
     "prove memory-margin",
     run_plan,

@@ -16,6 +16,7 @@
 #include "tools/report/loading.h"
 #include "tools/report/prediction.h"
 #include "tools/report/risk.h"
+#include "tools/report/whole_run.h"
 #include "tools/session/plan_text.h"
 #include "tools/session/text.h"
 
@@ -82,6 +83,7 @@ json rung_json(const Job& job, const Rung& rung, int today) {
                 {"added_efficiency", rung.added_efficiency},
                 {"total_tokens", rung.whole ? json(rung.whole->tokens) : json(nullptr)},
                 {"total_time_s", rung.whole ? json(rung.whole->time_s) : json(nullptr)},
+                {"start_s", rung.whole ? json(rung.whole->start.total_s()) : json(nullptr)},
                 {"total_usd", or_null(usd_of(rung))},
                 {"total_idle_usd",
                  rung.whole && rung.whole->bill ? json(rung.whole->bill->idle_usd) : json(nullptr)},
@@ -304,8 +306,12 @@ json advice_json(const Job& job, const Advice& advice, int today) {
                    {"stop", or_null(ladder.stop)},
                    {"reason", ladder.reason}});
   }
-  json value = {
-      {"name", job.name}, {"ladders", all}, {"best", nullptr}, {"shortfall", advice.shortfall}};
+  json value = {{"name", job.name},
+                {"budget_usd", or_null(job.objective.budget_usd)},
+                {"deadline_s", or_null(job.objective.deadline_s)},
+                {"ladders", all},
+                {"best", nullptr},
+                {"shortfall", advice.shortfall}};
   if (advice.best == nullptr) return value;
   const Rung& rung = *advice.best->chosen();
   const std::optional<WholeRun>& run = advice.run;
@@ -338,7 +344,8 @@ std::string advice_text(const Job& job, const Advice& advice, bool all) {
     text += "training.steps or objective.tokens would show days and dollars of the whole run.\n";
   else
     text += "Nothing fails in this job: \"failures\": {} shows what failures cost.\n";
-  return text + "\n" + rent_text(rung) + price_text(rung) +
+  return text + "\n" + rent_text(rung) + (rung.whole ? start_text(*rung.whole) : "") +
+         price_text(rung) +
          fmt::format("The plan runs in {}.\n", runs_in(rung.best->plan, job.model)) +
          fmt::format("To {} it:\n  {}\n{}", job.model.captured ? "plan" : "run", advice.command,
                      next_hint(job, rung, advice.command));

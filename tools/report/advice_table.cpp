@@ -22,9 +22,10 @@ std::string interval_text(const Rung& rung) {
   if (!rung.whole)
     return fmt::format("{} to {}", show_seconds(p.interval->low_s),
                        show_seconds(p.interval->high_s));
-  const double scale = rung.whole->time_s / p.step_time_s;
-  return fmt::format("{} to {}", show_duration(p.interval->low_s * scale),
-                     show_duration(p.interval->high_s * scale));
+  const double start_s = rung.whole->start.total_s();
+  const double scale = (rung.whole->time_s - start_s) / p.step_time_s;
+  return fmt::format("{} to {}", show_duration(start_s + p.interval->low_s * scale),
+                     show_duration(start_s + p.interval->high_s * scale));
 }
 
 Merit merit_at(const Job& job, const Rung& rung) {

@@ -12,19 +12,32 @@ std::optional<WholeJob> steps_in_a_row(const Job& job, const Training& training,
   if (!job.has_steps && !job.objective.tokens) return std::nullopt;
   Objective objective = job.objective;
   objective.minimize = Minimize::step_time;  // tokens are those of the job, not all that it can buy
-  return whole_job(objective, training, cluster, step_time_s);
+  return whole_job(objective, training, cluster, step_time_s, start_of_run(job, training, cluster));
 }
 
 json whole_run_json(const std::optional<WholeJob>& whole) {
   if (!whole) return nullptr;
-  json value = {{"tokens", whole->tokens}, {"time_s", whole->time_s}};
+  json value = {
+      {"tokens", whole->tokens}, {"time_s", whole->time_s}, {"start_s", whole->start.total_s()}};
   value.update(bill_json(whole->bill));
   return value;
 }
 
+std::string start_text(const WholeJob& whole) {
+  const auto [hosts_s, weights_s] = whole.start;
+  if (whole.start.total_s() <= 0) return "";
+  std::string parts;
+  if (hosts_s > 0) parts = fmt::format("{} until hosts are there, assumed", show_duration(hosts_s));
+  if (weights_s > 0)
+    parts +=
+        fmt::format("{}{} to read weights", parts.empty() ? "" : "; ", show_duration(weights_s));
+  return fmt::format("start    {} of it ({})\n", show_duration(whole.start.total_s()), parts);
+}
+
 std::string whole_run_text(const WholeJob& whole, const char* unit) {
   return fmt::format("run      {} {}   {}   {}\n", show_count(whole.tokens), unit,
-                     show_duration(whole.time_s), bill_text(whole.bill));
+                     show_duration(whole.time_s), bill_text(whole.bill)) +
+         start_text(whole);
 }
 
 }  // namespace meshwright::tools

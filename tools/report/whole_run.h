@@ -14,7 +14,9 @@ namespace meshwright::tools {
 std::optional<WholeJob> steps_in_a_row(const Job& job, const Training& training,
                                        const Cluster& cluster, double step_time_s);
 nlohmann::json whole_run_json(const std::optional<WholeJob>& whole);
-// Returns one line. `unit` is what the run trains on: "tokens".
+// Returns a line about the start of the run, if that is a part of its time, or "".
+std::string start_text(const WholeJob& whole);
+// Returns one line, and that of the start. `unit` is what the run trains on: "tokens".
 std::string whole_run_text(const WholeJob& whole, const char* unit = "tokens");
 
 }  // namespace meshwright::tools

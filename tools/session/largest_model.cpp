@@ -53,7 +53,8 @@ double excess(const JobRequest& request, double parameters, const SearchOptions&
   if (found.plans.empty()) return std::numeric_limits<double>::infinity();
   const RankedPlan& best = found.plans.front();
   const WholeJob whole = whole_job(free.objective, best.plan.training, best.cluster,
-                                   useful_step_time_s(best.prediction));
+                                   useful_step_time_s(best.prediction),
+                                   start_of_run(free, best.plan.training, best.cluster));
   double over = 0;
   if (job.objective.deadline_s) over = whole.time_s / *job.objective.deadline_s;
   if (job.objective.budget_usd)
