@@ -9,6 +9,7 @@
 
 #include "hwprofiles/blocks.h"
 #include "hwprofiles/parts.h"
+#include "hwprofiles/unprofiled.h"
 #include "models/core/data_files.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"
@@ -343,11 +344,7 @@ std::optional<Machine> machine_if_known(const std::string& name, const std::stri
 
 Machine load_machine(const std::string& name, const std::string& folder) {
   if (const std::optional<Machine> machine = machine_if_known(name, folder)) return *machine;
-  const std::string near =
-      nearest(name.starts_with("ml.") ? name.substr(3) : name, list_machines(folder));
-  throw InputError("unknown machine '" + name + "'" +
-                   (near.empty() ? "" : "; did you mean '" + near + "'?") +
-                   (near.empty() ? "; " : " ") + "`meshwright list machines` lists them");
+  throw InputError(unknown_machine(name));
 }
 
 }  // namespace meshwright::hwprofiles

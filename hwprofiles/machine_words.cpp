@@ -3,138 +3,20 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <cctype>
-#include <optional>
 #include <tuple>
 
+#include "hwprofiles/counted_words.h"
 #include "hwprofiles/load.h"
+#include "hwprofiles/unprofiled.h"
 #include "models/core/error.h"
+#include "models/core/letters.h"
 
 namespace meshwright::hwprofiles {
 
 namespace {
 
-// Returns the letters and digits of a name, in small letters: "DGX A100 40 GB" is "dgxa10040gb".
-std::string letters_of(std::string_view text) {
-  std::string result;
-  for (const char c : text)
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0)
-      result += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
-
-std::string small(std::string_view text) {
-  std::string result;
-  for (const char c : text)
-    result += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
-
 // EC2's names of instances have a dot, the names of other machines have none.
 bool is_on_aws(const std::string& machine) { return machine.find('.') != std::string::npos; }
-
-// An instance of another cloud, by the beginning of its name in letters and digits, and the machine
-// with a profile that is nearest to it: the same GPUs, as many on a host.
-struct OtherCloud {
-  std::string_view name, cloud, nearest;
-};
-// From the clouds' own lists of instances (cloud.google.com/compute/docs/gpus,
-// learn.microsoft.com/azure/virtual-machines/sizes, docs.oracle.com, lambda.ai), as of 2026.
-constexpr OtherCloud other_clouds[] = {{"a2highgpu", "Google Cloud", "p4d.24xlarge"},
-                                       {"a2megagpu", "Google Cloud", "dgx-a100-40gb"},
-                                       {"a2ultragpu", "Google Cloud", "p4de.24xlarge"},
-                                       {"a3highgpu", "Google Cloud", "p5.48xlarge"},
-                                       {"a3megagpu", "Google Cloud", "p5.48xlarge"},
-                                       {"a3edgegpu", "Google Cloud", "p5.48xlarge"},
-                                       {"a3ultragpu", "Google Cloud", "p5en.48xlarge"},
-                                       {"a4highgpu", "Google Cloud", "p6-b200.48xlarge"},
-                                       {"a4xhighgpu", "Google Cloud", "gb200-nvl72"},
-                                       {"g2standard", "Google Cloud", "g6.48xlarge"},
-                                       {"nd96isrh100v5", "Azure", "p5.48xlarge"},
-                                       {"nd96isrh200v5", "Azure", "p5en.48xlarge"},
-                                       {"nd96asrv4", "Azure", "p4d.24xlarge"},
-                                       {"nd96asra100v4", "Azure", "p4d.24xlarge"},
-                                       {"nd96amsra100v4", "Azure", "p4de.24xlarge"},
-                                       {"nd40rsv2", "Azure", "p3dn.24xlarge"},
-                                       {"nd128isrndrgb200v6", "Azure", "gb200-nvl72"},
-                                       {"nd128isrgb300v6", "Azure", "gb300-nvl72"},
-                                       {"nc40adsh100v5", "Azure", "p5.4xlarge"},
-                                       {"nc80adish100v5", "Azure", "p5.4xlarge"},
-                                       {"nc24adsa100v4", "Azure", "p4de.24xlarge"},
-                                       {"nc96adsa100v4", "Azure", "p4de.24xlarge"},
-                                       {"bmgpuh1008", "Oracle Cloud", "p5.48xlarge"},
-                                       {"bmgpuh2008", "Oracle Cloud", "p5en.48xlarge"},
-                                       {"bmgpub2008", "Oracle Cloud", "p6-b200.48xlarge"},
-                                       {"bmgpua100v28", "Oracle Cloud", "p4de.24xlarge"},
-                                       {"bmgpu48", "Oracle Cloud", "p4d.24xlarge"},
-                                       {"gpu8xh100sxm5", "Lambda", "p5.48xlarge"},
-                                       {"gpu8xa10080gbsxm4", "Lambda", "p4de.24xlarge"},
-                                       {"gpu8xa100", "Lambda", "p4d.24xlarge"},
-                                       {"gpu8xb200", "Lambda", "p6-b200.48xlarge"}};
-
-void refuse_other_cloud(const std::string& words) {
-  std::string name = letters_of(words);
-  if (name.starts_with("standard")) name.erase(0, 8);
-  for (const OtherCloud& row : other_clouds) {
-    if (!name.starts_with(row.name)) continue;
-    const Machine machine = load_machine(std::string(row.nearest));
-    throw InputError(
-        fmt::format("'{}' is an instance of {}, which has no profile here; the nearest machine is "
-                    "{} ({} x {}), "
-                    "whose network and prices are its own",
-                    words, row.cloud, row.nearest, machine.gpus, machine.gpu.name));
-  }
-}
-
-// A number before or after a name, with an x or a blank between them: "8xH100", "A100 x 16".
-struct Counted {
-  int number = 0;  // 0: none
-  std::string name;
-};
-
-std::string trimmed(std::string text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0)
-    text.pop_back();
-  const auto begin =
-      std::ranges::find_if(text, [](unsigned char c) { return std::isspace(c) == 0; });
-  text.erase(text.begin(), begin);
-  return text;
-}
-
-std::optional<int> whole(std::string_view digits) {
-  if (digits.empty() || digits.size() > 6 ||
-      digits.find_first_not_of("0123456789") != std::string_view::npos)
-    return std::nullopt;
-  return std::stoi(std::string(digits));
-}
-
-Counted counted(std::string text) {
-  for (std::size_t at; (at = text.find("×")) != std::string::npos;) text.replace(at, 2, "x");
-  text = trimmed(text);
-  // "8xH100", "8 x H100", "8*H100", "8 H100"
-  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
-  if (digits > 0 && digits < text.size()) {
-    std::string rest = trimmed(text.substr(digits));
-    const bool has_sign = rest.size() > 1 && (small(rest.substr(0, 1)) == "x" || rest[0] == '*');
-    const bool has_blank = std::isspace(static_cast<unsigned char>(text[digits])) != 0;
-    if (has_sign) rest = trimmed(rest.substr(1));
-    if (has_sign || has_blank)
-      if (const auto number = whole(text.substr(0, digits))) return {*number, rest};
-  }
-  // "H100x8", "A100-80GB x 16", "H100:8"
-  const std::size_t last = text.find_last_not_of("0123456789");
-  if (last != std::string::npos && last + 1 < text.size() && last > 0 &&
-      (small(text.substr(last, 1)) == "x" || text[last] == '*' || text[last] == ':' ||
-       text[last] == ' ')) {
-    std::string before = trimmed(text.substr(0, last));
-    if (text[last] == ' ' &&
-        (before.ends_with('x') || before.ends_with('X') || before.ends_with('*')))
-      before = trimmed(before.substr(0, before.size() - 1));
-    else if (text[last] == ' ')
-      return {0, text};  // "dgx 2"
-    if (const auto number = whole(text.substr(last + 1))) return {*number, before};
-  }
-  return {0, text};
-}
 
 // Returns the machines whose names are the words, in any case and with other signs between letters.
 // If there are none, returns those whose names begin with them.
@@ -172,13 +54,26 @@ std::vector<std::string> in_family(const std::string& words,
   return found;
 }
 
+// Returns the words of a GPU in letters and digits, as its name here has them: "NVIDIA H100 80GB
+// HBM3" and "H100 80G" are "h10080gb".
+std::string gpu_letters(const std::string& words) {
+  std::string wanted = letters_of(words);
+  for (const std::string_view vendor : {"nvidia", "tesla", "geforce"})
+    if (wanted.starts_with(vendor)) wanted.erase(0, vendor.size());
+  for (const std::string_view end : {"hbm3e", "hbm2e", "hbm3", "hbm2"})
+    if (wanted.ends_with(end)) wanted.resize(wanted.size() - end.size());
+  const bool has_short_unit = wanted.size() > 3 && wanted.ends_with('g') &&
+                              std::isdigit(static_cast<unsigned char>(wanted[wanted.size() - 2])) &&
+                              std::isdigit(static_cast<unsigned char>(wanted[wanted.size() - 3]));
+  if (has_short_unit && wanted != "a10g") wanted += 'b';
+  return wanted;
+}
+
 // Returns whether the words mean a GPU: all of its name, or the first part of it and perhaps its
 // memory. "a100-80gb" and "a10080gb" are A100-SXM4-80GB, "h100" is every H100, but "a10" is not
 // A100.
 bool means(const std::string& words, const std::string& gpu) {
-  std::string wanted = letters_of(words);
-  for (const std::string_view vendor : {"nvidia", "tesla", "geforce"})
-    if (wanted.starts_with(vendor)) wanted.erase(0, vendor.size());
+  const std::string wanted = gpu_letters(words);
   const std::string whole_name = letters_of(gpu);
   if (wanted.empty() || wanted == whole_name) return !wanted.empty();
   const std::string first =
@@ -186,10 +81,17 @@ bool means(const std::string& words, const std::string& gpu) {
   if (!wanted.starts_with(first)) return wanted == "a10" && first == "a10g";
   const std::string rest = wanted.substr(first.size());
   const std::string of_gpu = whole_name.substr(first.size());
-  if (rest.empty()) return true;
+  if (rest.empty() || rest == "s") return true;
   return of_gpu == rest || of_gpu.ends_with(rest) || of_gpu.starts_with(rest) ||
          (std::isdigit(static_cast<unsigned char>(rest.back())) != 0 &&
           of_gpu.ends_with(rest + "gb"));
+}
+
+// A board's name says its GPU where the profile has the nearest one: hgx-h800 has H800.
+bool has_gpu(const Machine& machine, const std::string& words) {
+  constexpr std::string_view board = "hgx-";
+  if (machine.name.starts_with(board)) return means(words, machine.name.substr(board.size()));
+  return means(words, machine.gpu.name);
 }
 
 bool has_price(const Machine& machine) { return !machine.prices.empty(); }
@@ -220,52 +122,109 @@ std::string names_of(const std::vector<Machine>& machines, const std::string& bu
 
 }  // namespace
 
-MachineWords machines_meant(const std::string& words) {
-  const std::vector<std::string> known = list_machines();
+namespace {
+
+std::vector<Machine> machines_with(const std::string& gpu, const std::vector<std::string>& all) {
+  std::vector<Machine> found;
+  for (const std::string& name : all)
+    if (Machine machine = load_machine(name); has_gpu(machine, gpu))
+      found.push_back(std::move(machine));
+  return found;
+}
+
+// Returns the machine for `hosts` hosts with `each` GPUs: one with as many, or else the smallest
+// that has more. Throws InputError if none has as many.
+MachineWords hosts_with(const std::vector<Machine>& machines, const CountedWords& of,
+                        const std::string& words) {
+  const auto enough = [&](const Machine& machine) { return machine.gpus >= of.number; };
+  std::vector<Machine> large;
+  std::ranges::copy_if(machines, std::back_inserter(large), enough);
+  if (large.empty())
+    throw InputError(fmt::format("'{}': no machine has {} such GPUs; the largest has {}", words,
+                                 of.number, std::ranges::max(machines, {}, &Machine::gpus).gpus));
+  const Machine& machine = best_for(large, of.number);
   MachineWords meant;
-  const std::string without_ml = words.starts_with("ml.") ? words.substr(3) : words;
-  if (without_ml == "local") return meant;
-  if (std::ranges::find(known, without_ml) != known.end()) {
-    meant.machines = {without_ml};
-    return meant;
-  }
-  refuse_other_cloud(words);
-  const Counted of = counted(without_ml);
-  std::vector<std::string> all = known;
-  std::erase(all, "local");
-  std::vector<Machine> with_gpu;
-  if (of.number == 0) meant.machines = named(of.name, all);
-  if (meant.machines.empty())
-    for (const std::string& name : all)
-      if (Machine machine = load_machine(name); means(of.name, machine.gpu.name))
-        with_gpu.push_back(std::move(machine));
-  if (with_gpu.empty()) {
-    if (meant.machines.empty()) meant.machines = named(of.name, all);
-    if (meant.machines.empty()) meant.machines = in_family(of.name, all);
-    if (meant.machines.empty()) return meant;
-    meant.hosts = of.number;
-    if (letters_of(of.name) != letters_of(meant.machines.front()) || of.number > 0)
-      meant.note = fmt::format("'{}' means {}{}", words,
-                               of.number > 0 ? fmt::format("{} x ", of.number) : "",
-                               text_of_names(meant.machines));
-    return meant;
-  }
-  if (of.number == 0) {
-    for (const Machine& machine : with_gpu) meant.machines.push_back(machine.name);
-    meant.note = fmt::format("'{}' means {}", words, text_of_names(meant.machines));
-    return meant;
-  }
-  const Machine& machine = best_for(with_gpu, of.number);
   meant.machines = {machine.name};
-  meant.hosts = hosts_for(of.number, machine);
+  meant.hosts = of.hosts;
   if (of.number < machine.gpus) meant.processes_per_host = of.number;
+  meant.note =
+      fmt::format("'{}' means {} x {} with {} GPUs each", words, of.hosts, machine.name, of.number);
+  return meant;
+}
+
+// Returns the machine whose hosts hold the GPUs that are counted.
+MachineWords gpus_of(const std::vector<Machine>& with_gpu, int number, const std::string& words) {
+  MachineWords meant;
+  const Machine& machine = best_for(with_gpu, number);
+  meant.machines = {machine.name};
+  meant.hosts = hosts_for(number, machine);
+  if (number < machine.gpus) meant.processes_per_host = number;
   const std::string others = names_of(with_gpu, machine.name);
   meant.note = fmt::format(
       "'{}' means {} x {}{}{}", words, meant.hosts, machine.name,
-      meant.processes_per_host > 0   ? fmt::format(" ({} of {} GPUs)", of.number, machine.gpus)
-      : of.number % machine.gpus > 0 ? fmt::format(" ({} GPUs)", meant.hosts * machine.gpus)
-                                     : "",
+      meant.processes_per_host > 0 ? fmt::format(" ({} of {} GPUs)", number, machine.gpus)
+      : number % machine.gpus > 0  ? fmt::format(" ({} GPUs)", meant.hosts * machine.gpus)
+                                   : "",
       others.empty() ? "" : fmt::format("; also with such GPUs: {}", others));
+  return meant;
+}
+
+// Returns the machines that a name or a group means, or none.
+std::vector<std::string> named_or_group(const std::string& name,
+                                        const std::vector<std::string>& all) {
+  std::vector<std::string> found = named(name, all);
+  if (found.empty()) found = in_family(name, all);
+  if (found.empty() && name.ends_with('s')) found = in_family(name.substr(0, name.size() - 1), all);
+  return found;
+}
+
+}  // namespace
+
+MachineWords machines_meant(const std::string& words) {
+  std::vector<std::string> all = list_machines();
+  MachineWords meant;
+  const std::string without_ml = words.starts_with("ml.") ? words.substr(3) : words;
+  if (without_ml == "local") return meant;
+  if (std::ranges::find(all, without_ml) != all.end()) {
+    meant.machines = {without_ml};
+    return meant;
+  }
+  std::erase(all, "local");
+  const auto is_name = [&](const std::string& word) { return !named(word, all).empty(); };
+  if (words.find_first_of("+&") != std::string::npos)
+    throw InputError(fmt::format(
+        "'{}': a job runs on one kind of machine; a list chooses between several", words));
+  if (words.empty()) return meant;
+  refuse_other_cloud(words, words, "");
+  const CountedWords of =
+      is_name(without_ml) ? CountedWords{.name = without_ml} : counted_words(without_ml, is_name);
+  refuse_other_cloud(words, of.name, of.cloud);
+  if (!of.has_number()) meant.machines = named(of.name, all);
+  std::vector<Machine> with_gpu;
+  if (meant.machines.empty()) with_gpu = machines_with(of.name, all);
+  if (!with_gpu.empty() && of.hosts > 0 && of.number > 0) return hosts_with(with_gpu, of, words);
+  if (!with_gpu.empty() && of.number > 0) return gpus_of(with_gpu, of.number, words);
+  if (!with_gpu.empty()) {
+    for (const Machine& machine : with_gpu) meant.machines.push_back(machine.name);
+    meant.hosts = of.hosts;
+    meant.note = fmt::format("'{}' means {}{}", words,
+                             of.hosts > 0 ? fmt::format("{} hosts of ", of.hosts) : "",
+                             text_of_names(meant.machines));
+    return meant;
+  }
+  if (meant.machines.empty()) meant.machines = named_or_group(of.name, all);
+  if (meant.machines.empty()) {
+    refuse_unprofiled(words, of.name, of.has_number());
+    return meant;
+  }
+  if (of.hosts > 0 && of.number > 0)
+    throw InputError(fmt::format("'{}': {} has a number of GPUs of its own; write {} x {}", words,
+                                 of.name, of.hosts, of.name));
+  meant.hosts = of.number + of.hosts;
+  if (letters_of(of.name) != letters_of(meant.machines.front()) || meant.hosts > 0)
+    meant.note = fmt::format("'{}' means {}{}", words,
+                             meant.hosts > 0 ? fmt::format("{} x ", meant.hosts) : "",
+                             text_of_names(meant.machines));
   return meant;
 }
 

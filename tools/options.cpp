@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <set>
 #include <span>
 #include <sstream>
@@ -14,6 +15,8 @@
 #include "models/core/enum_words.h"
 #include "models/core/error.h"
 #include "models/core/names_in.h"
+#include "models/core/other_words.h"
+#include "models/core/written_number.h"
 #include "tools/examples.h"
 #include "tools/interop/launch/launch.h"
 #include "tools/session/screen.h"
@@ -36,12 +39,21 @@ bool takes(const Command& command, const std::string& name) {
   return false;
 }
 
+// Returns a count as people write it (1000, 1k, 1e3, two), or nothing if it is none from 1 to
+// `most`.
+std::optional<int> count_of(const std::string& text, int most) {
+  const std::optional<double> value = written_number(text, NumberKind::count);
+  if (!value || *value < 1 || *value > most || *value != std::floor(*value)) return std::nullopt;
+  return static_cast<int>(*value);
+}
+
 // Each of these returns what is wrong with the text of an option's value, or "".
 std::string fault_of_count(const std::string& text, int most) {
-  const bool digits = !text.empty() && text.size() <= 10 &&
-                      text.find_first_not_of("0123456789") == std::string::npos;
-  if (digits && std::stol(text) >= 1 && std::stol(text) <= most) return "";
-  return "expected a whole number from 1 to " + std::to_string(most) + ", found '" + text + "'";
+  if (count_of(text, most)) return "";
+  const bool is_list = text.find_first_of(",-", 1) != std::string::npos &&
+                       text.find_first_not_of("0123456789,-") == std::string::npos;
+  return "expected a whole number from 1 to " + std::to_string(most) + ", found '" + text + "'" +
+         (is_list ? "; several are a list in the job, such as --set cluster.count=[1,2,4]" : "");
 }
 
 std::string fault_of_port(const std::string& text) {
@@ -212,6 +224,8 @@ constexpr FlagOption flag_options[] = {
      "leave out the parameters' SHA-256 at the end, which takes seconds of a large model"},
     {"allow-mpi-options", &Options::allow_mpi_options,
      "let custom_mpi_options set what a job file may not by itself: it can name programs to run"},
+    {"measure-afresh", &Options::measure_afresh,
+     "measure this computer, although a quick profile of today is kept"},
     {"measure", &Options::measure, "run a few steps at each level on this computer"},
     {"allow-unknown", &Options::allow_unknown,
      "list settings that are not known, instead of refusing them"},
@@ -340,8 +354,13 @@ void add_options(CLI::App& app, const Command& command, Options& o) {
     if (takes(command, option.name))
       app.add_option(dashed(option.name), o.*option.value, option.help)
           ->type_name("N")
-          ->check(
-              [most = option.most](const std::string& text) { return fault_of_count(text, most); });
+          ->transform(CLI::Validator(
+              [most = option.most](std::string& text) {
+                const std::string fault = fault_of_count(text, most);
+                if (fault.empty()) text = std::to_string(*count_of(text, most));
+                return fault;
+              },
+              ""));
   add_lists(app, command, o, std::span(list_options).subspan(2));
   for (const NumberOption& option : number_options)
     if (takes(command, option.name))
@@ -369,7 +388,80 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
+// Options of other programs, and what they are called here.
+struct OtherOption {
+  const char *name, *here;
+};
+constexpr OtherOption other_options[] = {{"nodes", "count"},
+                                         {"num-nodes", "count"},
+                                         {"nnodes", "count"},
+                                         {"hosts", "count"},
+                                         {"instances", "count"},
+                                         {"instance-count", "count"},
+                                         {"machine", "on"},
+                                         {"machines", "on"},
+                                         {"instance", "on"},
+                                         {"instance-type", "on"},
+                                         {"gpu", "on"},
+                                         {"gpus", "on"},
+                                         {"gpu-type", "on"},
+                                         {"num-gpus", "on"},
+                                         {"cluster", "on"},
+                                         {"hardware", "on"},
+                                         {"cloud", "on"},
+                                         {"seq-len", "length"},
+                                         {"seq-length", "length"},
+                                         {"seqlen", "length"},
+                                         {"sequence-length", "length"},
+                                         {"max-length", "length"},
+                                         {"max-seq-length", "length"},
+                                         {"context", "length"},
+                                         {"context-length", "length"},
+                                         {"batch-size", "batch"},
+                                         {"global-batch", "batch"},
+                                         {"global-batch-size", "batch"},
+                                         {"gbs", "batch"},
+                                         {"deadline", "by"},
+                                         {"time", "by"},
+                                         {"within", "by"},
+                                         {"until", "by"},
+                                         {"max-time", "by"},
+                                         {"cost", "budget"},
+                                         {"max-cost", "budget"},
+                                         {"money", "budget"},
+                                         {"usd", "budget"},
+                                         {"framework", "for"},
+                                         {"config", "model"},
+                                         {"model-name", "model"},
+                                         {"model-name-or-path", "model"},
+                                         {"max-steps", "steps"},
+                                         {"train-iters", "steps"},
+                                         {"iterations", "steps"},
+                                         {"out", "write"},
+                                         {"output", "write"},
+                                         {"save", "write"}};
+
+// Returns the option that is meant by one of another program, or the key that --set takes for it.
+// Empty if it is none.
+std::string option_meant(const std::string& option, const std::vector<std::string>& known) {
+  std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
+  std::ranges::replace(name, '_', '-');
+  const auto has = [&](const std::string& each) {
+    return std::ranges::find(known, each) != known.end();
+  };
+  if (has("--" + name)) return "'--" + name + "'";
+  for (const OtherOption& row : other_options)
+    if (name == row.name && has(std::string("--") + row.here))
+      return std::string("'--") + row.here + "'";
+  if (!has("--set")) return "";
+  std::vector<std::string> keys = job_keys_for(name);
+  for (std::string& key : keys) key = "'--set " + key + "=...'";
+  return list_of(keys, "or");
+}
+
 std::string unknown_option(const std::string& name, const std::vector<std::string>& known) {
+  if (const std::string meant = option_meant(name, known); !meant.empty())
+    return "unknown option '" + name + "'; did you mean " + meant + "?";
   const std::string near = nearest(name, known);
   return "unknown option '" + name + "'" +
          (near.empty() ? "; known: " + list_of(known, "and") : "; did you mean '" + near + "'?");
@@ -494,7 +586,7 @@ bool set_known_option(const std::string& name, const std::vector<std::string>& v
                               }) ||
          set_in<CountOption>(count_options, name, [&](const CountOption& row) {
            refuse_if(fault_of_count(text(), row.most), name);
-           o.*row.value = std::stoi(text());
+           o.*row.value = count_of(text(), row.most);
          });
 }
 
@@ -560,6 +652,15 @@ bool parse_options(const Command& command, const std::vector<std::string>& argum
     throw InputError(std::string(command.name) + ": " + mismatch(error.what(), arguments));
   } catch (const CLI::ParseError& error) {
     throw InputError(std::string(command.name) + ": " + error.what());
+  }
+  // A shell's variable that is not set leaves such a value empty.
+  for (const TextOption& option : text_options) {
+    const CLI::Option* given =
+        takes(command, option.name) ? app.get_option_no_throw(dashed(option.name)) : nullptr;
+    if (given != nullptr && given->count() > 0 && (options.*option.value).empty() &&
+        option.value != &Options::prompt)
+      throw InputError(std::string(command.name) + ": " + dashed(option.name) +
+                       " is empty; give it a value, or leave it out");
   }
   return true;
 }

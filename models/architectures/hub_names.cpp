@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cctype>
 #include <string_view>
+#include <vector>
 
 #include "models/architectures/model.h"
+#include "models/core/error.h"
+#include "models/core/letters.h"
 
 namespace meshwright::architectures {
 
@@ -24,6 +27,12 @@ constexpr SameShape same_shapes[] = {
     {"deepseek-r1-distill-qwen-7b", "qwen2.5-7b"},
     {"deepseek-r1-distill-qwen-14b", "qwen2.5-14b"},
     {"deepseek-r1-distill-qwen-32b", "qwen2.5-32b"},
+    {"deepseek-r1-distill", ""},
+    {"deepseek-r1-0528-qwen3-8b", "qwen3-8b"},
+    {"deepseek-r1", "deepseek-v3"},
+    {"deepseek-v3.2", ""},
+    {"deepseek-v3", "deepseek-v3"},
+    {"gpt2-small", "gpt2"},
     {"qwen2.5-coder-7b", "qwen2.5-7b"},
     {"qwen2.5-coder-14b", "qwen2.5-14b"},
     {"qwen2.5-coder-32b", "qwen2.5-32b"},
@@ -51,9 +60,17 @@ constexpr SameShape same_shapes[] = {
 
 // How the names of tuned, converted and dated models end.
 constexpr std::string_view ends_of_tuned[] = {
-    "-hf",      "-instruct", "-chat", "-base",     "-it",     "-v0.1",
-    "-v0.2",    "-v0.3",     "-2507", "-bf16",     "-fp8",    "-bnb-4bit",
-    "-unsloth", "-deduped",  "-v1.0", "-thinking", "-python", "-sft"};
+    "-hf",   "-instruct", "-chat",   "-base", "-it",       "-v0.1",    "-v0.2",
+    "-v0.3", "-2507",     "-bf16",   "-fp8",  "-bnb-4bit", "-unsloth", "-deduped",
+    "-v1.0", "-thinking", "-python", "-sft",  "-latest",   "-main",    "-text"};
+
+// How the names of quantized and converted weights end, in GGUF files too: "-q4-k-m" of
+// "-Q4_K_M.gguf". A number stands for #.
+constexpr std::string_view ends_of_quantized[] = {
+    ".gguf",   "-bnb-#bit", "-gptq-int#", "-awq-int#", "-gguf",  "-gptq", "-awq",    "-exl2",
+    "-mlx",    "-nf4",      "-int#",      "-#bit",     "-w#a#",  "-f16",  "-fp16",   "-fp8",
+    "-q#-k-m", "-q#-k-s",   "-q#-k-l",    "-q#-k",     "-q#-0",  "-q#-1", "-iq#-xs", "-iq#-xxs",
+    "-iq#-s",  "-iq#-m",    "-iq#-nl",    "-qat",      "-mxfp4", "-nvfp4"};
 
 // Returns the name in lower case without what separates its words, but for what stands between two
 // digits: "Llama 3-8B" is "llama3-8b".
@@ -91,34 +108,132 @@ std::string zoo_name_written(std::string_view name) {
   return found;
 }
 
+// Returns the length of the end of `name` that is `pattern`, in which # is a number; 0 if it has
+// another end.
+std::size_t length_of_end(std::string_view name, std::string_view pattern) {
+  std::size_t at = name.size();
+  for (auto sign = pattern.rbegin(); sign != pattern.rend(); ++sign) {
+    if (*sign != '#') {
+      if (at == 0 || name[at - 1] != *sign) return 0;
+      --at;
+      continue;
+    }
+    const std::size_t end = at;
+    while (at > 0 && std::isdigit(static_cast<unsigned char>(name[at - 1])) != 0) --at;
+    if (at == end) return 0;
+  }
+  return name.size() - at;
+}
+
+// Removes one end of a tuned or quantized model, and returns whether there was one.
+bool remove_end(std::string& name) {
+  const auto remove = [&](std::string_view end) {
+    const std::size_t length = length_of_end(name, end);
+    name.resize(name.size() - length);
+    return length > 0;
+  };
+  return std::ranges::any_of(ends_of_quantized, remove) ||
+         std::ranges::any_of(ends_of_tuned, remove);
+}
+
+// Returns the last part of a name or address in small letters, with one sign between its words.
+std::string last_part(const std::string& hub_name) {
+  std::string name = hub_name;
+  while (name.ends_with('/') || name.ends_with(' ')) name.pop_back();
+  if (const std::size_t revision = name.find('@'); revision != std::string::npos && revision > 0)
+    name.resize(revision);
+  name.erase(0, name.rfind('/') + 1);
+  name.erase(0, std::min(name.find_first_not_of(' '), name.size()));
+  std::ranges::transform(name, name.begin(), [](unsigned char c) {
+    return c == '_' || c == ' ' || c == ':' ? '-' : static_cast<char>(std::tolower(c));
+  });
+  if (name.starts_with("meta-")) name.erase(0, 5);
+  return name;
+}
+
+// Returns the size in a name, "70b" of "70b-llama", or "" if there is none.
+std::string size_in(std::string_view name) {
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    if (std::isdigit(static_cast<unsigned char>(name[i])) == 0) continue;
+    const std::size_t end = std::min(name.find_first_not_of("0123456789.", i), name.size());
+    const bool is_size =
+        end < name.size() && (name[end] == 'b' || name[end] == 'm') &&
+        (end + 1 == name.size() || std::isalnum(static_cast<unsigned char>(name[end + 1])) == 0);
+    if (is_size) return std::string(name.substr(i, end + 1 - i));
+    i = end;
+  }
+  return "";
+}
+
+// Returns the zoo's names that begin with the words, or whose letters are the same.
+std::vector<std::string> zoo_names_near(const std::string& name) {
+  std::vector<std::string> found;
+  const std::string letters = letters_of(name), joined = joined_words(name);
+  if (letters.empty()) return found;
+  for (const std::string& each : zoo_names())
+    if (letters_of(each) == letters) found.push_back(each);
+  if (!found.empty()) return found;
+  for (const std::string& each : zoo_names())
+    if (joined.size() >= 3 && joined_words(each).starts_with(joined)) found.push_back(each);
+  if (!found.empty()) return found;
+  // The longest name of several words that the words begin with: bert-large of bert-large-uncased.
+  std::string longest;
+  for (const std::string& each : zoo_names())
+    if (each.size() > longest.size() && each.find('-') != std::string::npos &&
+        joined.starts_with(joined_words(each)))
+      longest = each;
+  if (!longest.empty()) return {longest};
+  if (const std::string near = nearest(name, zoo_names()); !near.empty()) found.push_back(near);
+  return found;
+}
+
 }  // namespace
 
 std::string zoo_name_of(const std::string& hub_name) {
-  std::string name = hub_name;
-  while (name.ends_with('/')) name.pop_back();
-  name.erase(0, name.rfind('/') + 1);
-  std::ranges::transform(name, name.begin(), [](unsigned char c) {
-    return c == '_' || c == ' ' ? '-' : static_cast<char>(std::tolower(c));
-  });
-  if (name.starts_with("meta-")) name.erase(0, 5);
-  const auto known = [](const std::string& each) {
-    return is_zoo_name(each) ? each : std::string();
-  };
+  std::string name = last_part(hub_name);
   // Tuned models have the shape of those that they were made from.
   for (;;) {
-    if (const std::string found = known(name); !found.empty()) return found;
+    if (is_zoo_name(name)) return name;
     for (const SameShape& row : same_shapes)
       if (name.starts_with(row.begin)) return std::string(row.of);
-    bool is_shorter = false;
-    for (const std::string_view end : ends_of_tuned)
-      if (name.ends_with(end)) {
-        name.resize(name.size() - end.size());
-        is_shorter = true;
-        break;
-      }
-    if (!is_shorter) break;
+    if (const std::string written = zoo_name_written(name); !written.empty()) return written;
+    if (!remove_end(name)) return "";
   }
-  return zoo_name_written(name);
+}
+
+std::string note_on_name(const std::string& hub_name) {
+  const std::string zoo = zoo_name_of(hub_name), name = last_part(hub_name);
+  if (zoo.empty()) return "";
+  const bool is_quantized = std::ranges::any_of(ends_of_quantized, [&](std::string_view end) {
+    return end != "-f16" && end != "-fp16" && length_of_end(name, end) > 0;
+  });
+  if (is_quantized)
+    return "'" + hub_name + "' means " + zoo + "; its weights are trained in training.precision, " +
+           "not as they are quantized in that file";
+  if (letters_of(name).find(letters_of(zoo)) != std::string::npos) return "";
+  return "'" + hub_name + "' has the shape of " + zoo;
+}
+
+std::string unknown_model(const std::string& ref) {
+  const std::string name = last_part(ref);
+  std::string text = "unknown model '" + ref + "'; ";
+  for (const std::string_view end : {".gguf", ".safetensors", ".pt", ".pth", ".bin", ".ckpt"})
+    if (name.ends_with(end))
+      return text + "a file of weights does not describe the model; name the config.json beside it";
+  const std::string size = size_in(name);
+  std::vector<std::string> near = zoo_names_near(name);
+  if (!size.empty() && letters_of(size) == letters_of(name)) near.clear();
+  constexpr std::size_t most = 6;
+  const std::size_t more = near.size() > most ? near.size() - most : 0;
+  near.resize(near.size() - more);
+  if (more > 0) near.push_back(std::to_string(more) + " more");
+  for (std::string& each : near)
+    if (is_zoo_name(each)) each = "'" + each + "'";
+  if (!near.empty()) text += "did you mean " + list_of(near, "or") + "? ";
+  if (!size.empty()) text += "llama:" + size + " is a usual shape of that size; ";
+  return text +
+         "`meshwright list models` names those that are known; others come by the path of a "
+         "config.json or an ONNX file";
 }
 
 }  // namespace meshwright::architectures

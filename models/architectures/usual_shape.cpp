@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "models/architectures/hub_names.h"
 #include "models/architectures/model.h"
 #include "models/core/error.h"
 #include "models/core/written_number.h"
@@ -101,12 +103,27 @@ double parameters_of(Fields& fields) {
   const std::string text = is_text ? fields.required<std::string>("parameters") : "";
   const std::optional<double> number =
       is_text ? written_number(text, NumberKind::count) : fields.required<double>("parameters");
+  if (text == "largest")
+    fields.fail("parameters",
+                "the largest model is found by `plan` and `advise`, with --by or --budget");
   if (!number)
     fields.fail("parameters",
                 "expected a number of parameters such as 3B or 350M, found '" + text + "'");
-  if (!(*number >= fewest_parameters && *number <= most_parameters))
-    fields.fail("parameters", "is out of range; use 10M to 2T");
+  if (!(*number >= fewest_parameters && *number <= most_parameters)) {
+    const bool counts_billions = *number >= 0.01 && *number <= 2000;
+    fields.fail("parameters", "is out of range; use 10M to 2T" +
+                                  (counts_billions ? fmt::format("; did you mean {}B?", *number)
+                                                   : std::string()));
+  }
   return *number;
+}
+
+// Returns the family of usual shapes that a word in any case means, or "" if it means none.
+std::string usual_family(std::string_view word) {
+  std::string name;
+  for (const char c : word)
+    if (c != ' ') name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return name == "llama" || name == "gpt" ? name : "";
 }
 
 }  // namespace
@@ -114,14 +131,18 @@ double parameters_of(Fields& fields) {
 std::optional<json> model_of_words(const std::string& ref) {
   const std::size_t colon = ref.find(':');
   if (colon == std::string::npos || colon == 0) return std::nullopt;
+  // Others write names of the zoo with a colon, "qwen2.5:7b", and addresses have one.
+  const bool is_size = usual_family(ref.substr(0, colon)) != "";
+  if (!is_size && (!zoo_name_of(ref).empty() || ref.find("//") != std::string::npos))
+    return std::nullopt;
   return json{{"family", ref.substr(0, colon)}, {"parameters", ref.substr(colon + 1)}};
 }
 
 json with_usual_shape(const Fields& model) {
   Fields fields = model;
   const auto family = fields.required<std::string>("family");
-  const bool is_llama = family == "llama";
-  if (!is_llama && family != "gpt")
+  const bool is_llama = usual_family(family) == "llama";
+  if (usual_family(family).empty())
     fields.fail("family",
                 "there is no usual shape of '" + family +
                     "' here; use llama or gpt, or give the sizes instead of `parameters`");
@@ -134,6 +155,7 @@ json with_usual_shape(const Fields& model) {
       shape_for(is_llama, parameters, whole.value("vocab", is_llama ? 128256 : 50257),
                 whole.value("positions", is_llama ? 8192 : 2048));
   whole.erase("parameters");
+  whole["family"] = usual_family(family);
   whole["hidden"] = shape.hidden;
   whole["layers"] = shape.layers;
   whole["heads"] = shape.heads;

@@ -15,8 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Names of the Hub have one slash, and are no files here: "meta-llama/Llama-3.1-8B".
 bool looks_like_a_path(const std::string& ref) {
-  return ref.find('/') != std::string::npos || ref.ends_with(".json");
+  const std::size_t slash = ref.find('/');
+  return ref.ends_with(".json") || slash == 0 || ref.starts_with("./") || ref.starts_with("../") ||
+         (slash != std::string::npos && ref.find('/', slash + 1) != std::string::npos &&
+          ref.find("://") == std::string::npos);
 }
 
 Model read_any(Fields fields) {
@@ -65,12 +69,7 @@ Model load_model(const std::string& ref, const std::string& folder, const std::s
   if (!ref.empty() && fs::is_directory(path / "", error))
     return read_file_named((path / "config.json").lexically_normal());
   if (looks_like_a_path(ref) || fs::exists(path, error)) return read_file_named(path);
-  const std::vector<std::string> names = zoo_names(zoo);
-  const std::string near = nearest(ref, names);
-  throw InputError(
-      "unknown model '" + ref + "'; " + (near.empty() ? "" : "did you mean '" + near + "'? ") +
-      "`meshwright list models` names those that are known; others come by the path of a "
-      "config.json or an ONNX file");
+  throw InputError(unknown_model(ref));
 }
 
 }  // namespace meshwright::architectures

@@ -16,6 +16,7 @@
 #include "models/core/error.h"
 #include "models/core/json.h"
 #include "models/core/open_file.h"
+#include "models/core/other_words.h"
 
 namespace meshwright::core {
 
@@ -111,7 +112,11 @@ std::string syntax_problem(const std::string& text) {
 
 [[noreturn]] void wrong_type(const Fields& fields, std::string_view key, const json& value,
                              const char* expected) {
-  fields.fail(key, "expected " + std::string(expected) + ", found " + shown(value));
+  const bool is_quoted_number = value.is_string() && std::string_view(expected) != "a string" &&
+                                json::accept(value.get_ref<const std::string&>()) &&
+                                json::parse(value.get_ref<const std::string&>()).is_number();
+  fields.fail(key, "expected " + std::string(expected) + ", found " + shown(value) +
+                       (is_quoted_number ? "; write it without quotes" : ""));
 }
 
 bool read(const Fields& fields, std::string_view key, const json& value, bool*) {
@@ -244,11 +249,23 @@ bool Fields::is_array(std::string_view key) {
   return has(key) && value_->at(std::string(key)).is_array();
 }
 
+namespace {
+
+// Returns whether `word` is another tool's word for a job's key called `name`.
+bool stands_for(const std::string& word, const std::string& name) {
+  const std::vector<std::string> keys = job_keys_for(word);
+  return std::ranges::any_of(keys,
+                             [&](const std::string& key) { return key.ends_with("." + name); });
+}
+
+}  // namespace
+
 const json& Fields::find(std::string_view key, const char* expected) {
   if (!has(key)) {
     std::string problem = "missing; it is required (" + std::string(expected) + ")";
     for (const auto& [found, value] : value_->items())
-      if (!known_.contains(found) && !nearest(found, {std::string(key)}).empty())
+      if (!known_.contains(found) &&
+          (!nearest(found, {std::string(key)}).empty() || stands_for(found, std::string(key))))
         problem += "; is '" + found + "' meant for it?";
     fail(key, problem);
   }
@@ -303,13 +320,40 @@ std::vector<std::string> Fields::keys() const {
 
 const json& Fields::raw(std::string_view key) { return find(key, "a value"); }
 
+namespace {
+
+// Returns what an unknown key is probably meant to be, as it is written in messages: "'tensor'",
+// "'global_batch' or 'micro_batch'", "/parallelism/tensor". Empty if nothing is near.
+std::string meant_by(const std::string& key, const std::string& pointer,
+                     const std::vector<std::string>& known) {
+  if (const std::string same = same_as(key, known); !same.empty()) return "'" + same + "'";
+  const bool is_job = std::ranges::find(known, "parallelism") != known.end();
+  std::vector<std::string> here, elsewhere;
+  for (const std::string& path : job_keys_for(key)) {
+    const std::size_t dot = path.find('.');
+    const std::string section = "/" + path.substr(0, dot), name = path.substr(dot + 1);
+    if (section == pointer && std::ranges::find(known, name) != known.end())
+      here.push_back("'" + name + "'");
+    else
+      elsewhere.push_back(section + "/" + name);
+  }
+  if (!here.empty()) return list_of(here, "or");
+  constexpr std::string_view sections[] = {"/training", "/parallelism", "/cluster", "/objective"};
+  const bool is_section = std::ranges::find(sections, pointer) != std::end(sections);
+  if (!elsewhere.empty() && (is_job || is_section)) return list_of(elsewhere, "or");
+  const std::string near = nearest(key, known);
+  return near.empty() ? "" : "'" + near + "'";
+}
+
+}  // namespace
+
 void Fields::done() const {
   for (const auto& [key, value] : value_->items()) {
     if (known_.contains(key)) continue;
     const std::vector<std::string> known(known_.begin(), known_.end());
-    const std::string near = nearest(key, known);
-    fail(key, near.empty() ? "unknown key; known: " + list_of(known, "and")
-                           : "unknown key; did you mean '" + near + "'?");
+    const std::string meant = meant_by(key, pointer_, known);
+    fail(key, meant.empty() ? "unknown key; known: " + list_of(known, "and")
+                            : "unknown key; did you mean " + meant + "?");
   }
 }
 
@@ -368,8 +412,10 @@ int choose(const Fields& fields, std::string_view key, std::string_view what,
            const std::string& value, const std::vector<std::string>& known) {
   const auto found = std::ranges::find(known, value);
   if (found != known.end()) return static_cast<int>(found - known.begin());
-  fields.fail(key,
-              "unknown " + std::string(what) + " '" + value + "'; known: " + list_of(known, "and"));
+  const std::string same = same_as(value, known);
+  fields.fail(key, "unknown " + std::string(what) + " '" + value + "'; " +
+                       (same.empty() ? "" : "did you mean '" + same + "'? ") +
+                       "known: " + list_of(known, "and"));
 }
 
 }  // namespace meshwright::core

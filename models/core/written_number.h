@@ -13,17 +13,25 @@ namespace meshwright::core {
 
 // Says what a number counts. In a length of sequences, k is 1024, as in "a context of 128k".
 // Elsewhere k is 1000.
-enum class NumberKind : std::uint8_t { count, length, usd, seconds, share };
+enum class NumberKind : std::uint8_t { count, length, usd, seconds, share, bytes, whole, real };
 
 // Returns the number, or nothing if `text` is none. Words may be in any case.
-//   count: 64, 1e9, 60B, 60 billion, 20M tokens, 2.5T, 1,000
+//   count: 64, 1e9, 10^9, 60B, sixty billion, 20M tokens, 2.5T, 1,000, 15 000
 //   length: 4096, 128k
-//   usd: 15000, $15,000, 15k, 15k USD
-//   seconds: 90, 12h, 1.5 days, 2 weeks, 1d 12h, a month (30 days), weekend (2 days)
+//   usd: 15000, $15,000, 15k, USD 15k, under 15k
+//   seconds: 90, 12h, 1.5 days, two weeks, 1d 12h, a month (30 days), weekend (2 days)
 //   share: 0.05, 5%
+//   whole: a small whole number, such as a degree: 8, eight
+//   real: 1e-4
+//   bytes, also for each second: 100000, 100 kB, 25 MiB, 2 GB/s
+// A number that people read in two ways is none: 15.000 dollars, 3m.
 std::optional<double> written_number(std::string_view text, NumberKind quantity);
 
 // Returns what is expected, for messages: "a number of dollars, such as 15000, 15k or $15,000".
 std::string_view expected_number(NumberKind quantity);
+
+// Returns the message about a text that is no number: what is expected, what was found, and how to
+// write what the person probably meant.
+std::string wrong_number(std::string_view text, NumberKind quantity);
 
 }  // namespace meshwright::core

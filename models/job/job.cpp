@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 
@@ -16,6 +17,7 @@
 #include "models/core/divisors.h"
 #include "models/core/error.h"
 #include "models/core/json.h"
+#include "models/core/other_words.h"
 #include "models/core/quote.h"
 #include "models/core/utf8.h"
 #include "models/job/distribution.h"
@@ -69,6 +71,8 @@ void read_model_section(Fields& fields, Job& job) {
     const bool is_named =
         is_zoo_name(ref) || (!zoo_name_of(ref).empty() && !std::filesystem::exists(path));
     if (!is_named) job.model_path = path;
+    if (is_named)
+      if (std::string note = note_on_name(ref); !note.empty()) job.notes.push_back(std::move(note));
     try {
       job.model = load_model(ref, job.folder == "." ? "" : job.folder);
     } catch (const InputError& error) {
@@ -438,18 +442,54 @@ Job read_job_text(const std::string& text, const std::string& file,
 
 namespace {
 
+// Returns the degrees that words such as "tp=4,pp=2" or "TP8 PP4" give, as the object that a job
+// has. Empty if they give none.
+std::string degrees_in(const std::string& words) {
+  json degrees = json::object();
+  for (std::size_t i = 0; i < words.size();) {
+    const auto is = [&](int (*kind)(int)) {
+      return i < words.size() && kind(static_cast<unsigned char>(words[i])) != 0;
+    };
+    std::string name, number;
+    while (is(std::isalpha) || (i < words.size() && words[i] == '_')) name += words[i++];
+    if (name.empty() && ++i) continue;
+    while (i < words.size() && std::string_view(" =:").find(words[i]) != std::string_view::npos)
+      ++i;
+    while (is(std::isdigit)) number += words[i++];
+    for (const std::string& key : job_keys_for(name))
+      if (key.starts_with("parallelism.") && !number.empty() && number.size() < 7)
+        degrees[key.substr(key.find('.') + 1)] = std::stoi(number);
+  }
+  return degrees.empty() ? "" : degrees.dump();
+}
+
+// Throws InputError for a word in the place of a section, with the object that it probably means.
+void check_sections(const json& job, const std::string& file) {
+  const auto refuse = [&](const char* section, const std::string& instead) {
+    throw InputError(fmt::format("{}: /{}: expected an object, found {}; write {}", file, section,
+                                 job[section].dump(), instead));
+  };
+  if (job.contains("parallelism") && job["parallelism"].is_string()) {
+    const std::string degrees = degrees_in(job["parallelism"].get<std::string>());
+    refuse("parallelism", degrees.empty() ? R"("auto", or degrees such as {"tensor":8})" : degrees);
+  }
+  if (job.contains("cluster") && job["cluster"].is_string())
+    refuse("cluster", json{{"machine", job["cluster"]}}.dump());
+}
+
 Job read_whole_job(const json& value, const std::string& file, const std::string& folder,
                    const MachineLookup& lookup) {
   json spelled = value;
+  Job job;
   if (spelled.is_object()) {
     spelled.erase("$schema");  // for editors
     spell_out_auto(spelled);
-    read_written_numbers(spelled, file);
+    check_sections(spelled, file);
+    job.notes = read_written_numbers(spelled, file);
   }
   Fields fields(std::move(spelled), file);
   for (const char* key : job_keys) fields.has(key);
   fields.done();
-  Job job;
   job.file = file;
   job.folder = folder;
   job.name = name_of_job(fields, file);

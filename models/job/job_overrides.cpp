@@ -117,10 +117,15 @@ void apply_override(json& job, const std::string& text, const std::string& file)
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
     throw InputError(file + ": --set " + text + ": expected KEY=VALUE");
-  const Walk walk(text, text.substr(0, equals), file);
+  const auto trimmed = [](std::string part) {
+    part.erase(0, std::min(part.find_first_not_of(' '), part.size()));
+    while (part.ends_with(' ')) part.pop_back();
+    return part;
+  };
+  const Walk walk(text, trimmed(text.substr(0, equals)), file);
   if (walk.first() == "parallelism" && text.find('.') < equals) spell_out_auto(job);
   if (walk.first() == "cluster") spell_out_instances(job);
-  walk.target(job) = value_of(text.substr(equals + 1));
+  walk.target(job) = value_of(trimmed(text.substr(equals + 1)));
 }
 
 }  // namespace meshwright::job

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "models/core/written_number.h"
 
@@ -17,8 +18,9 @@ struct WrittenKey {
 // Returns the keys whose numbers may be written so.
 std::span<const WrittenKey> written_keys();
 
-// Replaces such words by numbers. Throws an InputError that begins with `file` for words that are
-// no number. "auto" stays.
-void read_written_numbers(nlohmann::json& job, const std::string& file);
+// Replaces such words by numbers, and returns notes on how they were read where that is not plain.
+// Throws an InputError that begins with `file` for words that are no number. "auto" stays, and so
+// does a batch in tokens where the job has no length.
+std::vector<std::string> read_written_numbers(nlohmann::json& job, const std::string& file);
 
 }  // namespace meshwright::job

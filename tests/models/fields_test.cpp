@@ -38,6 +38,10 @@ TEST_CASE("a strict reader says where, what is wrong and what would be right", "
         "job.json: /count: missing; it is required (an integer); is 'cuont' meant for it?");
   CHECK(error_of(R"({"count": 8, "rat": 1})") ==
         "job.json: /rat: unknown key; did you mean 'rate'?");
+  CHECK(error_of(R"({"count": "8"})") ==
+        "job.json: /count: expected an integer, found \"8\"; write it without quotes");
+  CHECK(error_of(R"({"count": 8, "Rate": 1})") ==
+        "job.json: /Rate: unknown key; did you mean 'rate'?");
   CHECK(error_of(R"({"count": 8, "count": 9})") ==
         "job.json: key 'count' is given twice in one object; keep one of them");
   CHECK(error_of(R"([1])") == "job.json: /: expected an object, found [1]");

@@ -188,7 +188,7 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
         "config.json: /rotary_dim: rotating 7 of a head's 256 numbers is impossible; an even "
         "number of them is needed");
   CHECK(error_with("llama-2-7b", "hidden_size", "4096") ==
-        "config.json: /hidden_size: expected an integer, found \"4096\"");
+        "config.json: /hidden_size: expected an integer, found \"4096\"; write it without quotes");
 }
 
 TEST_CASE("decoders that ask for what is not built", "[models][importers]") {

@@ -60,7 +60,10 @@ TEST_CASE("a usual shape says what it lacks", "[models][usual_shape]") {
   CHECK(refused({{"family", "llama"}, {"parameters", "big"}}) ==
         "job: /parameters: expected a number of parameters such as 3B or 350M, found 'big'");
   CHECK(refused({{"family", "llama"}, {"parameters", 3}}) ==
-        "job: /parameters: is out of range; use 10M to 2T");
+        "job: /parameters: is out of range; use 10M to 2T; did you mean 3B?");
+  CHECK(refused({{"family", "llama"}, {"parameters", "largest"}}) ==
+        "job: /parameters: the largest model is found by `plan` and `advise`, with --by or "
+        "--budget");
   CHECK(refused({{"family", "llama"}, {"parameters", "3B"}, {"layers", 3}})
             .starts_with("job: /layers: given beside `parameters`"));
 }
@@ -92,4 +95,59 @@ TEST_CASE("names of the hub are models of the zoo", "[models][usual_shape]") {
   CHECK(zoo_name_of("bigcode/starcoderbase-1b").empty());
   CHECK(zoo_name_of("HuggingFaceH4/zephyr-7b-beta") == "mistral-7b-v0.1");
   CHECK(zoo_name_of("HuggingFaceH4/zephyr-7b-gemma-v0.1").empty());
+}
+
+TEST_CASE("models are found as other tools write their names", "[models][usual_shape]") {
+  for (const auto& [written, zoo] :
+       {std::pair{"https://huggingface.co/openai-community/gpt2", "gpt2"},
+        std::pair{"hf://meta-llama/Llama-3.1-8B", "llama-3.1-8b"},
+        std::pair{"meta-llama/Llama-3.1-8B@main", "llama-3.1-8b"},
+        std::pair{"meta-llama/Llama-3.1-8B ", "llama-3.1-8b"},
+        std::pair{"llama3.1:8b", "llama-3.1-8b"}, std::pair{"llama3:8b", "llama-3-8b"},
+        std::pair{"llama-3-8b:latest", "llama-3-8b"}, std::pair{"qwen2.5:7b", "qwen2.5-7b"},
+        std::pair{"TheBloke/Llama-2-7B-Chat-GPTQ", "llama-2-7b"},
+        std::pair{"TheBloke/Llama-2-7B-GGUF", "llama-2-7b"},
+        std::pair{"Meta-Llama-3.1-8B-Instruct-Q4_K_M.gguf", "llama-3.1-8b"},
+        std::pair{"hugging-quants/Meta-Llama-3.1-8B-Instruct-AWQ-INT4", "llama-3.1-8b"},
+        std::pair{"unsloth/Llama-3.2-1B-bnb-4bit", "llama-3.2-1b"},
+        std::pair{"deepseek-ai/DeepSeek-R1", "deepseek-v3"},
+        std::pair{"DeepSeek-V3-0324", "deepseek-v3"}, std::pair{"gpt2-small", "gpt2"}}) {
+    CAPTURE(written);
+    CHECK(zoo_name_of(written) == zoo);
+    CHECK_FALSE(model_of_words(written));
+  }
+  for (const char* other : {"deepseek-ai/DeepSeek-V3.2-Exp", "deepseek-ai/DeepSeek-R1-Distill-X"})
+    CHECK(zoo_name_of(other).empty());
+  CHECK(model_of_words("LLAMA: 3B"));
+  CHECK(with_usual_shape(
+            Fields(json{{"family", "Llama"}, {"parameters", "3B"}}, "job"))["family"] == "llama");
+  CHECK(note_on_name("gpt2").empty());
+  CHECK(note_on_name("meta-llama/Meta-Llama-3-8B-Instruct").empty());
+  CHECK(note_on_name("lmsys/vicuna-7b-v1.5") ==
+        "'lmsys/vicuna-7b-v1.5' has the shape of llama-2-7b");
+  CHECK(
+      note_on_name("TheBloke/Llama-2-7B-GGUF")
+          .starts_with("'TheBloke/Llama-2-7B-GGUF' means llama-2-7b; its weights are trained in "));
+}
+
+TEST_CASE("an unknown model is answered with names that are near", "[models][usual_shape]") {
+  const std::pair<const char*, const char*> rows[] = {
+      {"llama3", "did you mean 'llama-3-405b', 'llama-3-70b', 'llama-3-8b'"},
+      {"gpt3", "did you mean 'gpt3-175b'?"},
+      {"phi3-mini", "did you mean 'phi-3-mini-4k-instruct'?"},
+      {"gpt-j", "did you mean 'gpt-j-6b'?"},
+      {"llama31-8b", "did you mean 'llama-3.1-8b'?"},
+      {"bert-large-uncased", "did you mean 'bert-large'?"},
+      {"mixtral", "did you mean 'mixtral-8x22b' or 'mixtral-8x7b'?"},
+      {"meta-llama/Llama-9-8B", "unknown model 'meta-llama/Llama-9-8B'; did you mean"},
+      {"7b", "; llama:7b is a usual shape of that size; "},
+      {"a 7B model", "llama:7b is a usual shape of that size"},
+      {"70b-llama", "llama:70b is a usual shape of that size"},
+      {"model.safetensors", "a file of weights does not describe the model; name the config.json"},
+      {"gpt2-xll", "did you mean 'gpt2-xl'? `meshwright list models` names those that are known"}};
+  for (const auto& [written, expected] : rows) {
+    const std::string message = message_of([&] { load_model(written, ""); });
+    CAPTURE(written, message);
+    CHECK(message.find(expected) != std::string::npos);
+  }
 }

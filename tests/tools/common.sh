@@ -6,7 +6,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 unset OMP_NUM_THREADS SM_HOSTS
-export XDG_DATA_HOME=$work/share
+export XDG_DATA_HOME=$work/share XDG_CACHE_HOME=$work/cache
 mkdir -p share/meshwright folder held/step-00000003
 cp "$here/local.json" share/meshwright/local.json
 cp "$here"/{tiny,no_steps,searched,mpi_options}.json .

@@ -165,7 +165,8 @@ const Command advise_command = {
     "JOB",
     "the job file (JSON); with --rehearse, after `--`, a script with torchrun or python",
     "from one GPU to many: what each brings, where to stop and why",
-    "json wide all model task tokens batch length on count set for by budget profile prices write "
+    "json wide all model task tokens batch length on count set for by budget profile "
+    "measure-afresh prices write "
     "memory-margin rehearse host-factor",
     run_advise,
     "Tries one GPU, one host, and more hosts, machine by machine. At each rung it prints the best "

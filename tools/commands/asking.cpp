@@ -1,6 +1,7 @@
 #include "tools/commands/asking.h"
 
 #include "models/core/error.h"
+#include "tools/measure/kept_profile.h"
 #include "tools/measure/measure.h"
 #include "tools/print.h"
 #include "tools/report/search_watch.h"
@@ -29,6 +30,7 @@ JobRequest job_request(const Options& options, const std::string& name) {
   if (const auto text = options.jobs.find(name); text != options.jobs.end())
     request.text = text->second;
   request.measure_here = [options] { return measure_this_computer(options, MeasureEffort::quick); };
+  request.kept_profile = [options] { return kept_profile_file(options); };
   return request;
 }
 

@@ -47,6 +47,9 @@ struct Variable {
 inline constexpr Variable variables_read[] = {
     {"XDG_DATA_HOME",
      "where meshwright/local.json lies, the profile of machine `local` (~/.local/share)"},
+    {"XDG_CACHE_HOME",
+     "where meshwright/ keeps compiled kernels, and today's quick profile of this computer "
+     "(~/.cache)"},
     {"OMP_NUM_THREADS", "threads of each rank"},
     {"MESHWRIGHT_MACHINES", "a folder of machine profiles, in place of those in the program"},
     {"MESHWRIGHT_PYTHON",

@@ -337,7 +337,7 @@ const Command compile_command = {
     "JOB",
     job_help,
     "the compiler's levels: what each pass saves, the largest batch",
-    "json wide set profile measure dump",
+    "json wide set profile measure-afresh measure dump",
     run_compile,
     "Compares the levels of the training compiler (none, fused, full) under the job's plan: "
     "kernels, bytes moved, memory and step time, what each pass saves, the largest micro-batch "

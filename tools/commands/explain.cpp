@@ -281,7 +281,7 @@ const Command explain_command = {
     "A [B]",
     "two job files; or one, as it is and with what --set changes",
     "why a step takes longer than another, cause by cause",
-    "json wide set profile prices measured",
+    "json wide set profile measure-afresh prices measured",
     run_explain,
     "Compares two jobs, or one job with what --set changes of it. The changes sum to the "
     "difference to the picosecond. With --measured it compares the predicted step with a measured "

@@ -115,7 +115,8 @@ const Command scale_command = {
     "JOB",
     job_help,
     "throughput, efficiency and cost over more and more GPUs",
-    "json wide model task tokens batch length on count set for by budget profile prices "
+    "json wide model task tokens batch length on count set for by budget profile measure-afresh "
+    "prices "
     "memory-margin",
     run_scale,
     "Plans the job on one host, two, four and so on, and prints throughput, efficiency and cost. "

@@ -166,7 +166,8 @@ const Command sensitivity_command = {
     "JOB",
     job_help,
     "which inputs move time or cost of the whole job most",
-    "json wide model task tokens batch length on count set for by budget profile prices",
+    "json wide model task tokens batch length on count set for by budget profile measure-afresh "
+    "prices",
     run_sensitivity,
     "Changes one input at a time (prices, bandwidths, failure rates, batch, the error of the "
     "prediction itself and others) and prints what moves the answer most, as a table and a tornado "

@@ -136,7 +136,7 @@ const Command share_command = {"share",
                                "JOBS",
                                "a file that names jobs and the fabric they share (JSON)",
                                "several jobs on one fabric: how much each slows the others down",
-                               "json wide set profile prices",
+                               "json wide set profile measure-afresh prices",
                                run_share,
                                "Predicts several jobs on one fabric of leaf and spine switches. "
                                "docs/job-file.md, Topology, has the file."};

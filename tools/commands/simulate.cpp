@@ -154,7 +154,8 @@ const Command simulate_command = {
     "JOB",
     job_help,
     "predict a training step: time, memory, cost",
-    "json wide model task tokens batch length on count set profile prices programs trace "
+    "json wide model task tokens batch length on count set profile measure-afresh prices programs "
+    "trace "
     "trace-format "
     "report timeline write steps",
     run_simulate,

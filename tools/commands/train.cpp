@@ -274,7 +274,7 @@ const Command train_command = {
     "JOB",
     job_help,
     "run the job on this computer, under its plan",
-    "json wide set profile trace trace-steps trace-format report steps "
+    "json wide set profile measure-afresh trace trace-steps trace-format report steps "
     "resume allow-changed log-json hostfile deadline "
     "check-collectives no-hash allow-mpi-options restarts as-rank",
     run_train,

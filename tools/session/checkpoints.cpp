@@ -8,6 +8,7 @@
 #include "exec/checkpoint/resume.h"
 #include "models/core/error.h"
 #include "models/job/identity.h"
+#include "tools/session/job_file.h"
 #include "tools/session/write_file.h"
 
 namespace meshwright::session {
@@ -97,6 +98,21 @@ void check_checkpoint_folder(const Job& job, bool resume, bool imports) {
         job.file, folder));
 }
 
+void check_resumed_weights(const Job& job, const std::vector<std::string>& allowed) {
+  if (!job.checkpoint) return;
+  for (const StepFolder& step : step_folders(job.checkpoint->folder)) {
+    Manifest manifest;
+    try {
+      manifest = read_manifest(step.path);
+    } catch (const std::exception&) {
+      continue;  // a damaged one; the run takes an older one, and says so
+    }
+    refuse(changes_between(manifest.made_with, identity_of_weights(job), allowed),
+           step.path + "/manifest.json");
+    return;
+  }
+}
+
 Manifest first_manifest(const Job& job) {
   Manifest manifest;
   manifest.run = new_identity();
@@ -121,6 +137,11 @@ std::unique_ptr<FolderLock> lock_checkpoints(const Job& job, bool resume, Commun
   if (!complaint.empty()) throw InputError(complaint);
   check_common_folder(job.checkpoint->folder, all);
   return lock;
+}
+
+void write_plan_beside(const Job& job, const Chosen& chosen) {
+  write_job_file(job, chosen.compiled.plan, chosen.machine, chosen.count,
+                 job.checkpoint->folder + "/job.json");
 }
 
 RunCheckpoints::RunCheckpoints(const Job& job, const Chosen& chosen, const TrainRequest& how,

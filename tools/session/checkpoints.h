@@ -21,6 +21,10 @@ namespace meshwright::session {
 // InputError too if nothing can be written there.
 void check_checkpoint_folder(const Job& job, bool resume, bool imports = false);
 
+// Throws InputError if the newest checkpoint that --resume would take holds weights of another
+// model. Called before this computer is measured and a plan is searched, which takes longer.
+void check_resumed_weights(const Job& job, const std::vector<std::string>& allowed);
+
 // Returns the manifest of a run of this job before its first step.
 Manifest first_manifest(const Job& job);
 
@@ -34,6 +38,10 @@ void check_same_weights(const Manifest& manifest, const std::string& where, cons
 // it. Returns null on the other ranks and for jobs without checkpoints. If rank 0 fails, throws
 // InputError on all ranks.
 std::unique_ptr<FolderLock> lock_checkpoints(const Job& job, bool resume, Communicator& all);
+
+// Writes the job with its plan as job.json into the folder of its checkpoints, so that `simulate`
+// and `train` read the run as it is. Rank 0 calls it, which holds the folder's lock.
+void write_plan_beside(const Job& job, const Chosen& chosen);
 
 class RunCheckpoints {
  public:

@@ -6,14 +6,17 @@
 
 namespace meshwright::session {
 
-std::string kernel_folder() {
+std::string cache_folder() {
   const auto in = [](const char* variable) -> std::string {
     const char* value = std::getenv(variable);
     return value == nullptr ? "" : value;
   };
   const std::string cache = in("XDG_CACHE_HOME");
-  return (cache.empty() ? in("HOME") + "/.cache" : cache) + "/meshwright/kernels";
+  if (cache.empty() && in("HOME").empty()) return "";
+  return (cache.empty() ? in("HOME") + "/.cache" : cache) + "/meshwright";
 }
+
+std::string kernel_folder() { return cache_folder() + "/kernels"; }
 
 int gpus_here() {
   const EngineKind* cuda = engine_kind("cuda");

@@ -26,8 +26,10 @@ struct GpuHere {
   bool reaches_others = false;  // can access the memory of the other GPUs here
 };
 GpuHere gpu_here(int index);
-// Returns the folder of compiled kernels: $XDG_CACHE_HOME/meshwright/kernels, or
-// ~/.cache/meshwright/kernels if XDG_CACHE_HOME is not set.
+// Returns the folder of what can be made again: $XDG_CACHE_HOME/meshwright, or ~/.cache/meshwright
+// if XDG_CACHE_HOME is not set. Empty if HOME is not set either.
+std::string cache_folder();
+// Returns the folder of compiled kernels.
 std::string kernel_folder();
 
 }  // namespace meshwright::session

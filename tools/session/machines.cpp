@@ -16,6 +16,7 @@
 #include "tools/session/engine.h"
 #include "tools/session/questions.h"
 #include "tools/session/worded_job.h"
+#include "tools/session/write_file.h"
 
 namespace meshwright::session {
 
@@ -29,6 +30,44 @@ std::optional<Machine> given_profile_of(const std::string& name, const MachineRe
   Machine machine = load_machine_file(request.profile);
   const auto known = machine_if_known(name);
   if (machine.name != (known ? known->name : name)) return std::nullopt;
+  return machine;
+}
+
+// Returns the profile that was kept earlier today, or nothing if there is none or it cannot be
+// read.
+std::optional<Machine> read_kept(const std::string& path) {
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  try {
+    return load_machine_file(path);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+// Keeps a profile for the day. A folder that cannot be written costs the next call some seconds.
+void keep(const Machine& machine, const std::string& path) {
+  try {
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    write_file(path, text_of(machine));
+  } catch (const std::exception&) {
+  }
+}
+
+// Returns a quick profile of this computer: the one that is kept, or a new one, which then is.
+Machine measured_today(const MachineRequest& request, const Watch::Say& note) {
+  const std::string path = request.kept_profile ? request.kept_profile() : "";
+  if (!path.empty() && !request.measure_afresh)
+    if (std::optional<Machine> kept = read_kept(path)) {
+      note(
+          "no profile of this computer yet: the quick one that was measured today is used "
+          "(--measure-afresh measures again, `meshwright calibrate` thoroughly)");
+      return *std::move(kept);
+    }
+  note(
+      "no profile of this computer yet: measuring it for a few seconds (`meshwright calibrate` "
+      "does it thoroughly and keeps the result)");
+  Machine machine = request.measure_here();
+  if (!path.empty()) keep(machine, path);
   return machine;
 }
 
@@ -47,10 +86,7 @@ MachineLoader without_given_prices(const MachineRequest& request, const Watch& w
       if (!request.measure_here)
         throw InputError(request.local_profile +
                          ": no profile of this computer, and the caller measures none");
-      note(
-          "no profile of this computer yet: measuring it for a few seconds (`meshwright calibrate` "
-          "does it thoroughly and keeps the result)");
-      *local = request.measure_here();
+      *local = measured_today(request, note);
     }
     return **local;
   };
@@ -142,6 +178,8 @@ Job read_job_of(const JobRequest& wanted, const Watch& watch) {
     watch.note(fmt::format("note: {}: SageMaker's environment says: {}", request.file,
                            fmt::join(overrides, " ")));
   for (const std::string& asked : question_overrides(request)) overrides.push_back(asked);
+  if (const std::string note = deadline_note(request.by, request.today); !note.empty())
+    watch.note("note: " + note);
   overrides.insert(overrides.end(), request.set.begin(), request.set.end());
   const auto facts = [&](const std::string& name) {
     if (name == "local") return facts_of_local(request);

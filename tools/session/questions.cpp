@@ -8,6 +8,7 @@
 #include "models/core/fields.h"
 #include "models/core/json.h"
 #include "models/core/written_number.h"
+#include "tools/session/dates.h"
 
 namespace meshwright::session {
 
@@ -40,14 +41,19 @@ class Said {
 
 double budget_of(const std::string& text) {
   if (const auto usd = written_number(text, NumberKind::usd); usd && *usd > 0) return *usd;
-  throw InputError(
-      fmt::format("--budget: expected {}, found '{}'", expected_number(NumberKind::usd), text));
+  throw InputError("--budget: " + wrong_number(text, NumberKind::usd));
 }
 
 }  // namespace
 
 double seconds_until(const std::string& text, int today) {
-  if (const auto day = day_of(text)) {
+  std::optional<int> day;
+  try {
+    day = date_meant(text, today);
+  } catch (const InputError& error) {
+    throw InputError(std::string("--by: ") + error.what());
+  }
+  if (day) {
     if (*day > today) return (*day - today) * seconds_per_day;
     throw InputError("--by: " + text + " is not after today");
   }
@@ -55,8 +61,15 @@ double seconds_until(const std::string& text, int today) {
   const bool has_unit = text.find_first_not_of("0123456789.") != std::string::npos;
   const auto seconds = written_number(text, NumberKind::seconds);
   if (has_unit && seconds && *seconds > 0) return *seconds;
-  throw InputError(fmt::format("--by: expected a date such as 2027-01-31, or {}, found '{}'",
-                               expected_number(NumberKind::seconds), text));
+  throw InputError("--by: expected a date such as 2027-01-31, or " +
+                   wrong_number(text, NumberKind::seconds).substr(std::string("expected ").size()));
+}
+
+std::string deadline_note(const std::string& by, int today) {
+  if (by.empty() || day_of(by)) return "";
+  if (const auto day = date_meant(by, today))
+    return fmt::format("--by '{}' means {}, {} days from now", by, show_date(*day), *day - today);
+  return "";
 }
 
 std::vector<std::string> question_overrides(const JobRequest& request) {

@@ -18,6 +18,10 @@ struct MachineRequest {
   std::string prices;         // file of prices that precede the known ones; empty: none
   std::string local_profile;  // file of the profile of machine `local`, if it exists
   std::function<Machine()> measure_here;  // measures this computer if it has no profile yet
+  // Returns the file in which what measure_here() returns is kept for the day. Null: nothing is
+  // kept.
+  std::function<std::string()> kept_profile;
+  bool measure_afresh = false;  // although a profile is kept
 };
 
 // A job in words of the command line, in place of a job file or of its keys.

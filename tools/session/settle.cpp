@@ -113,6 +113,7 @@ void check_can_start(const Job& job, const JobRequest& wanted, const TrainReques
     throw InputError(
         "--allow-changed: goes with --resume, which compares the job with a checkpoint");
   check_checkpoint_folder(job, how.resume);
+  if (how.resume) check_resumed_weights(job, how.allow_changed);
   if (!job.has_steps)
     throw InputError(job.file +
                      ": /training/steps: is missing; say how many steps to train, here or with "

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 
@@ -48,14 +49,23 @@ std::string plain_task(const std::string& name) {
   for (const unsigned char c : name)
     if (std::isalpha(c)) word += static_cast<char>(std::tolower(c));
   if (word == "pretraining") return "pretrain";
-  if (word == "finetuning" || word == "sft" || word == "fullfinetune") return "finetune";
+  for (const char* tuning : {"finetuning", "sft", "fullfinetune", "fullfinetuning", "full",
+                             "instructiontuning", "instruct", "tune", "continuedpretraining"})
+    if (word == tuning) return word == "continuedpretraining" ? "pretrain" : "finetune";
   if (word == "adapter" || word == "adapters" || word == "peft") return "lora";
+  if (word == "train" || word == "training" || word == "fromscratch") return "pretrain";
   return word;
 }
 
 const Task& task_of(const std::string& name) {
   if (name.empty()) return tasks[0];
   const auto row = std::ranges::find(tasks, plain_task(name), &Task::name);
+  const std::string plain = plain_task(name);
+  for (const char* other : {"rlhf", "dpo", "ppo", "grpo", "orpo", "kto", "rl", "distillation"})
+    if (plain == other)
+      throw InputError("--task: '" + name +
+                       "' is not priced here; its steps of training alone are those of finetune or "
+                       "lora");
   if (row == std::end(tasks))
     throw InputError("--task: unknown task '" + name + "'; known: " + list_of(task_names(), "and"));
   return *row;
@@ -80,19 +90,35 @@ Model model_of(const json& value, const std::string& folder) {
   return load_model(ref, folder);
 }
 
-// Returns the machines of --on as a value of cluster.machine: one word, or a list that commas
-// separate.
+// Returns the machines of --on as a value of cluster.machine: one word, or a list that commas,
+// "and" or "or" separate. A comma within a number, "1,024xH100", separates none.
 json machines_of_words(const std::string& words) {
-  if (words.find(',') == std::string::npos) return words;
+  const auto is_digit = [&](std::size_t at) {
+    return at < words.size() && std::isdigit(static_cast<unsigned char>(words[at])) != 0;
+  };
   json list = json::array();
-  for (std::size_t begin = 0; begin <= words.size();) {
-    const std::size_t end = std::min(words.find(',', begin), words.size());
-    std::string word = words.substr(begin, end - begin);
+  std::string word;
+  const auto add = [&] {
     word.erase(0, std::min(word.find_first_not_of(' '), word.size()));
+    while (word.ends_with(' ')) word.pop_back();
     if (!word.empty()) list.push_back(word);
-    begin = end + 1;
+    word.clear();
+  };
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool is_within_number = words[i] == ',' && i > 0 && is_digit(i - 1) && is_digit(i + 1) &&
+                                  is_digit(i + 2) && is_digit(i + 3) && !is_digit(i + 4);
+    const std::string_view rest = std::string_view(words).substr(i);
+    if ((words[i] == ',' && !is_within_number) || words[i] == ';' || words[i] == '|') {
+      add();
+    } else if (rest.starts_with(" and ") || rest.starts_with(" or ")) {
+      add();
+      i += rest.starts_with(" and ") ? 4 : 3;
+    } else {
+      word += words[i];
+    }
   }
-  return list;
+  add();
+  return list.size() == 1 ? list.front() : list.empty() ? json(words) : list;
 }
 
 // Returns the words as overrides of keys.

@@ -6,6 +6,7 @@
 #include "models/compiler/frameworks/pytorch.h"
 #include "models/core/enum_words.h"
 #include "models/core/error.h"
+#include "models/core/other_words.h"
 
 namespace meshwright::compiler {
 
@@ -149,7 +150,8 @@ bool has_known_limits(Framework framework) {
 Framework framework_of(std::string_view name) {
   for (const Row& row : rows)
     if (row.is_written && name_of(row.framework) == name) return row.framework;
-  const std::string near = nearest(name, framework_names());
+  const std::string same = same_as(name, framework_names());
+  const std::string near = same.empty() ? nearest(name, framework_names()) : same;
   throw InputError("unknown framework '" + std::string(name) + "'; " +
                    (near.empty() ? "known: " + list_of(framework_names(), "and")
                                  : "did you mean '" + near + "'?"));
