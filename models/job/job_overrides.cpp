@@ -8,6 +8,7 @@
 #include "models/core/error.h"
 #include "models/core/json.h"
 #include "models/job/keys.h"
+#include "models/job/written_numbers.h"
 
 namespace meshwright::job {
 
@@ -30,6 +31,16 @@ json value_of(const std::string& text) {
   } catch (const InputError&) {
     return text;
   }
+}
+
+// Returns whether the key's number is one that people read in two ways, such as 15.000 dollars.
+// JSON has only one of them.
+bool is_doubtful(const std::string& key, const std::string& text) {
+  return std::ranges::any_of(written_keys(), [&](const WrittenKey& row) {
+    const bool is_whole = row.quantity == NumberKind::count || row.quantity == NumberKind::usd;
+    return is_whole && key == std::string(row.section) + "." + std::string(row.key) &&
+           !written_number(text, row.quantity);
+  });
 }
 
 // Replaces instance_type and instance_count by an equal `cluster`. So `--set cluster.KEY=VALUE`
@@ -125,7 +136,10 @@ void apply_override(json& job, const std::string& text, const std::string& file)
   const Walk walk(text, trimmed(text.substr(0, equals)), file);
   if (walk.first() == "parallelism" && text.find('.') < equals) spell_out_auto(job);
   if (walk.first() == "cluster") spell_out_instances(job);
-  walk.target(job) = value_of(trimmed(text.substr(equals + 1)));
+  const std::string value = trimmed(text.substr(equals + 1));
+  const json read = value_of(value);
+  const bool stays_text = read.is_number() && is_doubtful(trimmed(text.substr(0, equals)), value);
+  walk.target(job) = stays_text ? json(value) : read;
 }
 
 }  // namespace meshwright::job

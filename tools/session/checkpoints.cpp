@@ -139,9 +139,11 @@ std::unique_ptr<FolderLock> lock_checkpoints(const Job& job, bool resume, Commun
   return lock;
 }
 
-void write_plan_beside(const Job& job, const Chosen& chosen) {
+void write_plan_beside(const Job& job, const Chosen& chosen, const Watch& watch) try {
   write_job_file(job, chosen.compiled.plan, chosen.machine, chosen.count,
                  job.checkpoint->folder + "/job.json");
+} catch (const RunError& error) {
+  watch.warn(std::string(error.what()) + "; the run goes on without it");
 }
 
 RunCheckpoints::RunCheckpoints(const Job& job, const Chosen& chosen, const TrainRequest& how,

@@ -41,7 +41,7 @@ std::unique_ptr<FolderLock> lock_checkpoints(const Job& job, bool resume, Commun
 
 // Writes the job with its plan as job.json into the folder of its checkpoints, so that `simulate`
 // and `train` read the run as it is. Rank 0 calls it, which holds the folder's lock.
-void write_plan_beside(const Job& job, const Chosen& chosen);
+void write_plan_beside(const Job& job, const Chosen& chosen, const Watch& watch);
 
 class RunCheckpoints {
  public:

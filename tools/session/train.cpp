@@ -224,7 +224,7 @@ Outcome train(const TrainRequest& how, const Job& job, const Chosen& chosen, Wor
                   {threads, job.model.layers, how.keeps_timeline});
   if (weights) set_weights(*weights, runtime);
   RunCheckpoints checkpoints(job, chosen, how, runtime, *all, watch);
-  if (lock) write_plan_beside(job, chosen);
+  if (lock) write_plan_beside(job, chosen, watch);
   Timeline predicted;
   const Prediction prediction = predict(
       chosen.compiled, chosen.cluster,
