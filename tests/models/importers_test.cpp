@@ -122,7 +122,7 @@ TEST_CASE("a config.json that asks for what is not built", "[models][importers]"
         "gemma, gemma2, gemma3_text, olmo2, nemotron, falcon, gpt_bigcode, cohere, internlm2, "
         "bert, roberta, "
         "camembert, "
-        "xlm-roberta, distilbert, albert, bart, t5 and vit");
+        "xlm-roberta, distilbert, albert, bart, t5, vit and bloom");
   CHECK(
       error_with("gemma-2b", "model_type", "cohere2")
           .starts_with("config.json: /model_type: 'cohere2' needs blocks without rotary positions "

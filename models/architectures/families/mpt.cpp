@@ -1,5 +1,6 @@
-// MPT and BLOOM add a slope for the distance to the scores (ALiBi). Neither has a config.json here.
-#include "models/architectures/architecture.h"
+// MPT and BLOOM add a slope for the distance to the scores (ALiBi). Only BLOOM has a config.json
+// here.
+#include "models/architectures/families/config_keys.h"
 
 namespace meshwright::architectures::families {
 
@@ -29,6 +30,16 @@ constexpr ArchitectureInfo bloom = {
     .norms = {"input_layernorm", "post_attention_layernorm", "transformer.ln_f"},
     .block = "transformer.h",
     .packing = Packing::per_head,
-    .traits = {.family = Family::bloom, .alibi = true, .activation = Activation::gelu_tanh}};
+    .traits = {.family = Family::bloom, .alibi = true, .activation = Activation::gelu_tanh},
+    .config = {
+        .classes = {"BloomForCausalLM", "BloomForQuestionAnswering"},
+        .sizes =
+            {.layers = "n_layer", .heads = "n_head", .kv_heads = "", .ffn = "", .positions = ""},
+        .needs_ffn = false,
+        .epsilon = "layer_norm_epsilon",
+        .activation = {gelu, ""},
+        .rotary_base = "",
+        .fixed = {{"apply_residual_connection_post_layernorm", "false",
+                   "residual sums of normalized inputs are not built"}}}};
 
 }  // namespace meshwright::architectures::families
