@@ -231,7 +231,6 @@ TEST_CASE("QLoRA of axolotl, LLaMA-Factory and trl is an adapter of weights in 4
   CHECK_THROWS_AS(
       lora_of(axolotl + "bnb_config_kwargs:\n  bnb_4bit_quant_type: fp4\n", "axolotl.yaml"),
       InputError);
-  CHECK_THROWS_AS(lora_of(axolotl + "load_in_8bit: true\n", "axolotl.yaml"), InputError);
 
   const std::string factory =
       "model_name_or_path: NousResearch/Llama-2-7b-hf\nstage: sft\ndo_train: true\n"
@@ -247,7 +246,6 @@ TEST_CASE("QLoRA of axolotl, LLaMA-Factory and trl is an adapter of weights in 4
   CHECK_FALSE(by_factory("quantization_bit: 4\nquantization_method: bnb\n"
                          "double_quantization: false\n")
                   .contains("double_quantization"));
-  CHECK_THROWS_AS(by_factory("quantization_bit: 8\n"), InputError);
   CHECK_THROWS_AS(by_factory("quantization_bit: 4\nquantization_method: hqq\n"), InputError);
   CHECK_THROWS_AS(by_factory("quantization_bit: 4\nquantization_type: fp4\n"), InputError);
 

@@ -230,6 +230,26 @@ std::string with_more_hosts(const JobDraft& draft) {
          std::to_string(needed / (ranks / hosts));
 }
 
+// Returns how to say that there are fewer ranks, for batches that are too small for those of the
+// machine, if no file says how many there are. Empty if that would not help.
+std::string with_fewer_ranks(const JobDraft& draft) {
+  if (draft.has("cluster.processes_per_host")) return {};
+  const std::int64_t hosts = draft.count("cluster.count"),
+                     batch = draft.count("training.global_batch"),
+                     micro = draft.count("training.micro_batch"),
+                     degrees = product({draft.count("parallelism.tensor"),
+                                        draft.count("parallelism.pipeline"),
+                                        draft.count("parallelism.context")});
+  const std::int64_t ranks = draft.ranks().value_or(0);
+  for (std::int64_t each = ranks / hosts - 1; each >= 1; --each) {
+    const std::int64_t data = each * hosts / degrees;
+    if (data >= 1 && each * hosts % degrees == 0 && batch % product({data, micro}) == 0)
+      return "; if fewer GPUs of each host train, give --set cluster.processes_per_host=" +
+             std::to_string(each);
+  }
+  return {};
+}
+
 // Returns the message of a violation that the job's reader found. It begins with the setting that
 // the key came from, because users know the setting, and names the key in parentheses. If no
 // setting sets a missing key, the message says to give it with --set. Otherwise it is unchanged.
@@ -247,7 +267,11 @@ std::string in_words_of_settings(const Violation& violation, const std::string& 
   const bool is_of_ranks = pointer == "/parallelism" || pointer == "/parallelism/expert";
   if (!origin.empty())
     return origin + ": " + problem + " (" + pointer + " of the job)" +
-           (is_of_ranks ? with_more_hosts(draft) : "");
+           (is_of_ranks                           ? with_more_hosts(draft)
+            : pointer == "/training/global_batch" ? with_fewer_ranks(draft)
+                                                  : "");
+  if (pointer == "/training/global_batch" && !with_fewer_ranks(draft).empty())
+    return file + ": " + problem + " (" + pointer + " of the job)" + with_fewer_ranks(draft);
   std::string key = pointer.substr(1);
   std::ranges::replace(key, '/', '.');
   if (problem.starts_with("missing") || problem.find("is missing") != std::string::npos)
@@ -282,7 +306,7 @@ std::vector<Question> questions_of(const JobDraft& draft, const Settings& settin
            "--set " + key + "=" + value_of(key)});
   for (const char* key :
        {"model", "cluster.machine", "training.global_batch", "training.sequence_length"})
-    if (!draft.has(key) &&
+    if (!draft.has(key) && !draft.will_follow(key) &&
         !(draft.has("instance_type") && std::string_view(key) == "cluster.machine"))
       add({key, std::string("--set ") + key + "=" + value_of(key)});
   return all;
@@ -306,9 +330,9 @@ void check_complete(const JobDraft& draft, const Settings& settings, const std::
 std::string words_of_model(const json& model) {
   if (model.is_string()) return model.get<std::string>();
   if (!model.is_object()) return model.dump();
-  std::string text = model.contains("model_type") && model["model_type"].is_string()
-                         ? model["model_type"].get<std::string>()
-                         : "a model";
+  std::string text = "a model";
+  for (const char* key : {"model_type", "family"})
+    if (model.contains(key) && model[key].is_string()) text = model[key].get<std::string>();
   const auto add = [&](std::initializer_list<const char*> keys, const char* unit) {
     for (const char* key : keys)
       if (model.contains(key) && model[key].is_number()) {
@@ -316,10 +340,10 @@ std::string words_of_model(const json& model) {
         return;
       }
   };
-  add({"num_hidden_layers", "n_layer", "num_layers"}, " layers");
-  add({"hidden_size", "n_embd", "d_model"}, " wide");
+  add({"num_hidden_layers", "n_layer", "num_layers", "layers"}, " layers");
+  add({"hidden_size", "n_embd", "d_model", "hidden"}, " wide");
   add({"num_local_experts", "num_experts", "n_routed_experts"}, " experts");
-  add({"vocab_size"}, " words");
+  add({"vocab_size", "vocab"}, " words");
   return text;
 }
 

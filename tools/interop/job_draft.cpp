@@ -70,7 +70,7 @@ std::int64_t JobDraft::count(std::string_view key, std::int64_t fallback) const 
 }
 
 std::int64_t JobDraft::model_layers() const {
-  for (const char* key : {"model.num_hidden_layers", "model.n_layer"})
+  for (const char* key : {"model.num_hidden_layers", "model.n_layer", "model.layers"})
     if (const json found = value(key); found.is_number_integer()) return count(key);
   return 0;
 }

@@ -54,6 +54,13 @@ class JobDraft {
   }
   const std::vector<std::pair<std::string, std::string>>& questions() const { return questions_; }
 
+  // Says that a key will follow from the number of ranks, so that it is not asked for beside the
+  // machine.
+  void follows_from_ranks(std::string key) { following_.insert(std::move(key)); }
+  bool will_follow(std::string_view key) const {
+    return following_.contains(key) && !ranks() && !has("cluster.machine");
+  }
+
   // Returns the keys that were set since the last call, in order, each once.
   std::vector<std::string> take_news();
 
@@ -70,7 +77,7 @@ class JobDraft {
   std::vector<std::string> remarks_;
   std::vector<std::pair<std::string, std::string>> questions_;
   std::vector<std::string> news_;
-  std::set<std::string, std::less<>> given_;
+  std::set<std::string, std::less<>> given_, following_;
   std::string origin_;
   std::map<std::string, std::string, std::less<>> origins_;  // by key
 };

@@ -8,6 +8,7 @@
 #include "models/core/fields.h"
 #include "tools/interop/formats/formats.h"
 #include "tools/interop/import.h"
+#include "tools/interop/megatron/yaml_arguments.h"
 #include "tools/interop/recognize.h"
 
 namespace meshwright::interop {
@@ -93,13 +94,37 @@ class FileReader {
                   const std::string& text) const {
     if (ending == ".py") return read_python(text, file, defines_);
     if (ending == ".ipynb") return read_notebook(text, file, defines_);
-    if (ending == ".yaml" || ending == ".yml")
-      return with_references_resolved(read_yaml(text, file));
+    if (ending == ".yaml" || ending == ".yml") {
+      Settings settings = read_yaml(text, file);
+      add_defaults(file, settings);
+      return with_arguments_of_yaml(with_references_resolved(settings), file, defines_);
+    }
     if (ending == ".toml") return read_toml(text, file);
     if (ending == ".json") return read_json(text, file);
     throw InputError(file + ": what ends with '" + ending +
                      "' is not read; .sh, .txt, .sbatch (arguments), .yaml, .toml, .json and, of "
                      "SageMaker, .py and .ipynb are");
+  }
+
+  // Adds the file that an experiment of FlagScale takes from the folder beside it: with
+  // `defaults: [train: 8b]` it is train/8b.yaml. What the experiment itself says counts.
+  static void add_defaults(const std::string& file, Settings& settings) {
+    const auto found = std::ranges::find_if(
+        settings.all(), [](const Setting& each) { return each.name == "defaults"; });
+    if (found == settings.all().end() || !found->value.is_array() ||
+        !settings.has("experiment.task.type"))
+      return;
+    const json entries = found->value;
+    for (const json& entry : entries) {
+      if (!entry.is_object() || !entry.contains("train") || !entry["train"].is_string()) continue;
+      const fs::path part =
+          fs::path(file).parent_path() / "train" / (entry["train"].get<std::string>() + ".yaml");
+      std::error_code ignored;
+      if (!fs::is_regular_file(part, ignored)) continue;
+      const Settings more = read_yaml(read_file(part.string()), part.string());
+      for (const Setting& each : more.all())
+        if (!settings.has(each.name)) settings.add(each.name, each.value, each.place);
+    }
   }
 
   void take_script(const std::string& file, const std::string& text) {

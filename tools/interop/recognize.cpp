@@ -15,9 +15,10 @@ struct Sign {
   Framework framework;
 };
 constexpr Sign signs[] = {
-    {"base_model", Framework::accelerate},                // axolotl
-    {"checkpointer._component_", Framework::accelerate},  // torchtune
-    {"hidden_width", Framework::accelerate},              // AWS's examples of FSDP
+    {"base_model", Framework::accelerate},                       // axolotl
+    {"checkpointer._component_", Framework::accelerate},         // torchtune
+    {"hidden_width", Framework::accelerate},                     // AWS's examples of FSDP
+    {"step_scheduler.local_batch_size", Framework::torchtitan},  // NeMo AutoModel
     {"tensor-model-parallel-size", Framework::megatron_lm},
     {"num-layers", Framework::megatron_lm},
     {"micro-batch-size", Framework::megatron_lm},

@@ -210,6 +210,10 @@ void Settings::fail(std::string_view name, const std::string& problem) const {
 
 void Settings::wrong_type(const Setting& setting, std::string_view expected) const {
   const std::string value = setting.value.dump();
+  if (setting.value == true && before_ == "--")
+    throw InputError(where(setting) +
+                     "has no value; if an argument of the script stands there, or a variable that "
+                     "is not given, --define 1=VALUE or --define NAME=VALUE gives it");
   const bool is_code = value.find("$") != std::string::npos || value.find('`') != std::string::npos;
   throw InputError(where(setting) + value + " is not " + std::string(expected) +
                    (is_code ? "; nothing of a script is executed: write the value" : ""));

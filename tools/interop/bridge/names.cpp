@@ -11,6 +11,7 @@ constexpr BridgeValue same = BridgeValue::same, flag = BridgeValue::flag,
                       off_flag = BridgeValue::off_flag;
 
 constexpr BridgeName bridge_rows[] = {
+    {"model.qkv_bias", "add-qkv-bias", flag},
     {"model.num_layers", "num-layers", same},
     {"model.hidden_size", "hidden-size", same},
     {"model.num_attention_heads", "num-attention-heads", same},

@@ -39,6 +39,23 @@ void say_nemo_precision(Translation& file) {
     file.usual("accumulate-allreduce-grads-in-fp32", "model.optim.grad_sync_dtype", true);
 }
 
+// Adapters of NeMo 1 are off where its scheme is null or "none".
+void refuse_nemo_adapters(Translation& file) {
+  const Setting* scheme = file.find("model.peft.peft_scheme");
+  if (scheme == nullptr || scheme->value == "none" || scheme->value == "None") return;
+  file.fail(*scheme, scheme->value.dump() +
+                         ": adapters of NeMo 1 are not read; set it to null, and give "
+                         "training.lora with --set");
+}
+
+// All GPUs of a host: the machine says how many.
+void say_nemo_devices(Translation& file) {
+  const Setting* devices = file.find("trainer.devices");
+  if (devices != nullptr &&
+      (devices->value == -1 || devices->value == "-1" || devices->value == "auto"))
+    file.repeats("trainer.devices");
+}
+
 void say_nemo_model(Translation& file) {
   if (const Setting* norm = file.find("model.normalization"); norm != nullptr) {
     const json value = norm->value == "rmsnorm" ? json("RMSNorm")
@@ -122,6 +139,8 @@ void say_nemo_optimizer(Translation& file) {
 
 void translate_nemo(Translation& file) {
   say_nemo_precision(file);
+  refuse_nemo_adapters(file);
+  say_nemo_devices(file);
   say_nemo_model(file);
   say_nemo_optimizer(file);
 }

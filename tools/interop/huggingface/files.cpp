@@ -88,6 +88,7 @@ constexpr WithoutMeaning rows[] = {
     {"torch_dtype", "in which weights are loaded; the precision says how they are trained"},
     {"dtype", "in which weights are loaded; the precision says how they are trained"},
     {"low_cpu_mem_usage", "how weights are loaded"},
+    {"load_in_8bit", "frozen weights have 16 bits here"},
 };
 
 // The training script of exports. It trains on random tokens until users put in their own dataset.

@@ -7,6 +7,7 @@
 #include "tools/interop/huggingface/renaming.h"
 #include "tools/interop/huggingface/trainer.h"
 #include "tools/interop/model_names.h"
+#include "tools/interop/other_steps.h"
 
 namespace meshwright::interop {
 
@@ -101,6 +102,20 @@ void read_axolotl(Settings& settings) {
                       ? "parallelism_config.dp_shard_size"
                       : "fsdp_config.fsdp_version");
   settings.remove("plugins");
+  // Weights, and what is computed, in 16 bits without a copy in 32.
+  for (const auto& [word, precision] : {std::pair{"bfloat16", "bf16"}, {"float16", "fp16"}})
+    if (is_on(settings, word) && !is_on(settings, "bf16") && !is_on(settings, "fp16")) {
+      settings.remove(precision);
+      imply_setting(settings, precision, true, word);
+      settings.note(settings.where(*find_setting(settings, word)) + "taken as " + precision);
+    }
+  if (const Setting* found = find_setting(settings, "gradient_checkpointing");
+      found != nullptr && found->value.is_string() &&
+      found->value.get_ref<const std::string&>().starts_with("offload")) {
+    const std::string place = found->place;
+    imply_setting(settings, "activation_offloading", true, "gradient_checkpointing");
+    settings.add("gradient_checkpointing", true, place);
+  }
   // Scales are quantized unless bnb_config_kwargs says otherwise (loaders/model.py).
   rename_setting(settings, "bnb_config_kwargs.bnb_4bit_use_double_quant", double_scales);
   rename_setting(settings, "bnb_config_kwargs.bnb_4bit_quant_type", type_of_4_bits);
@@ -143,14 +158,30 @@ void read_llama_factory(Settings& settings) {
     imply_setting(settings, double_scales, true, in_4_bits);
     rename_setting(settings, "quantization_type", type_of_4_bits);
   }
+  if (const Setting* bits = find_setting(settings, "quantization_bit");
+      bits != nullptr && (bits->value == 8 || bits->value == "8")) {
+    imply_setting(settings, "load_in_8bit", true, "quantization_bit");
+    settings.remove("quantization_bit");
+  }
+  if (is_on(settings, "use_muon")) {
+    imply_setting(settings, "optim", "muon", "use_muon");
+    settings.remove("use_muon");
+  }
   settings.remove("flash_attn");
   if (is_on(settings, "pure_bf16")) imply_setting(settings, "bf16", true, "pure_bf16");
 }
 
 bool is_adapter(const json& value) { return value == "lora" || value == "qlora"; }
 
-constexpr const char* other_adapters[] = {"adapter",          "finetuning_type", "load_in_8bit",
-                                          "quantization_bit", "use_dora",        "peft_use_dora"};
+constexpr const char* other_adapters[] = {"adapter", "finetuning_type", "quantization_bit",
+                                          "use_dora", "peft_use_dora"};
+
+// Scripts of one's own have the rank of their adapters in their code.
+void refuse_unsaid_rank(const Settings& settings, const JobDraft& given) {
+  if (is_on(settings, "use_lora") && !settings.has("lora_r") && !given.has("training.lora"))
+    settings.fail("use_lora",
+                  "the rank of its adapters is not said; give --set training.lora.rank=NUMBER");
+}
 
 // Refuses adapters of other kinds than LoRA, and frozen weights in other types than 16 or 32 bits
 // or NF4.
@@ -224,9 +255,25 @@ void read_attention_word(Settings& settings) {
   settings.add("attn_implementation", taken, place);
 }
 
+// Files of the Trainer alone do not say how ranks share the model where accelerate's settings file,
+// which the command line names, does.
+void note_missing_strategy(Settings& settings) {
+  if (settings.has("program") || !settings.has("model_name_or_path")) return;
+  const bool is_said = std::ranges::any_of(settings.all(), [](const Setting& each) {
+    for (const char* section : {"fsdp", "zero_optimization.", "deepspeed", "accelerate.",
+                                "parallelism_config.", "distributed_type", "num_processes"})
+      if (each.name.starts_with(section)) return true;
+    return false;
+  });
+  if (!is_said)
+    settings.note(
+        "neither FSDP nor DeepSpeed is asked for: each GPU keeps the whole model, as with DDP; if "
+        "accelerate's settings file says otherwise, give it to --from too");
+}
+
 }  // namespace
 
-Settings with_trainer_names(Settings settings, const JobDraft&) {
+Settings with_trainer_names(Settings settings, const JobDraft& given) {
   if (settings.has("program") || settings.has("base_model") || settings.has("model_name_or_path"))
     settings.others_are_of_script();
   read_torchtune(settings);
@@ -236,6 +283,9 @@ Settings with_trainer_names(Settings settings, const JobDraft&) {
   for (const TrainerName& row : of_scripts) rename_setting(settings, row.other, row.name);
   if (!settings.has("zero_optimization.stage"))
     for (const TrainerName& row : of_launcher) rename_setting(settings, row.other, row.name);
+  refuse_unsaid_rank(settings, given);
+  rename_setting(settings, "use_lora", "use_peft");
+  rename_setting(settings, "q_lora", in_4_bits);
   read_fsdp_words(settings);
   if (is_on(settings, "accelerate.use-fsdp"))
     imply_setting(settings, "distributed_type", "FSDP", "accelerate.use-fsdp");
@@ -246,12 +296,15 @@ Settings with_trainer_names(Settings settings, const JobDraft&) {
   refuse_other_adapters(settings);
   refuse_other_objectives(settings);
   read_attention_word(settings);
+  check_other_steps(settings);
+  note_missing_strategy(settings);
   const auto remove_if_off = [&](const char* name) {
     const Setting* found = find_setting(settings, name);
     if (found != nullptr && is_off(found->value)) settings.remove(name);
   };
   for (const char* name : other_adapters) remove_if_off(name);
   remove_if_off(in_4_bits);
+  remove_if_off("load_in_8bit");
   return settings;
 }
 

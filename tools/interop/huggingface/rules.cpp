@@ -175,7 +175,9 @@ void read_trainer_optimizer(Settings& from, JobDraft& to) {
   if (name) read_optimizer_word(from, *name, to);
   const bool is_pure = from.flag("pure_bf16").value_or(false);
   if (is_pure) to.set("training.master_weights", "none");
-  if (name && name->ends_with("8bit"))
+  if (name && name->ends_with("4bit"))
+    to.remark("optim " + *name + ": its states are taken in 8 bits");
+  if (name && (name->ends_with("8bit") || name->ends_with("4bit")))
     to.set("training.moments_precision", "8bit");
   else if (is_pure)
     to.set("training.moments_precision", "bf16");
@@ -211,6 +213,8 @@ void read_trainer_batch(Settings& from, JobDraft& to, std::int64_t data) {
   const std::int64_t sequences = micro.value_or(to.count("training.micro_batch", 0));
   if (sequences > 0 && data > 0 && (micro || rounds))
     to.set("training.global_batch", product({sequences, rounds.value_or(1), data}));
+  else if (sequences > 0 && micro)
+    to.follows_from_ranks("training.global_batch");
 }
 
 void write_trainer_batch(const JobValues& from, Settings& to) {

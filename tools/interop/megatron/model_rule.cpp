@@ -7,6 +7,7 @@
 #include "models/core/error.h"
 #include "tools/interop/megatron/megatron.h"
 #include "tools/interop/megatron/newer_models.h"
+#include "tools/interop/megatron/other_kinds.h"
 
 namespace meshwright::interop {
 
@@ -39,6 +40,12 @@ Sizes read_sizes(Settings& from, bool gated) {
   // others 4 times the hidden size (megatron/training/arguments.py).
   const std::int64_t usual = gated ? s.hidden * 8 / 3 / 64 * 64 : 4 * s.hidden;
   s.ffn = from.count("ffn-hidden-size").value_or(usual);
+  // FlagScale rounds the width up, as Llama's own code does.
+  if (const auto unit = from.count("multiple-of")) {
+    const double width =
+        from.number("hidden-dim-multiplier").value_or(1) * static_cast<double>(s.hidden * 8 / 3);
+    s.ffn = (static_cast<std::int64_t>(width) + *unit - 1) / *unit * *unit;
+  }
   s.positions =
       from.whole("max-position-embeddings").value_or(from.whole("seq-length").value_or(0));
   return s;
@@ -69,6 +76,20 @@ json gpt2_config(const Sizes& s, double epsilon, bool tied) {
           {"tie_word_embeddings", tied}};
 }
 
+// BLOOM is the model of bigscience's fork with ALiBi, and the only one here that has it.
+json bloom_config(Settings& from, const Sizes& s, double epsilon, bool tied, JobDraft& to) {
+  if (s.ffn != 4 * s.hidden)
+    from.fail("ffn-hidden-size", std::to_string(s.ffn) +
+                                     ": with ALiBi, 4 times the hidden size is "
+                                     "built, as in BLOOM; use " +
+                                     std::to_string(4 * s.hidden));
+  if (!from.has("embed-layernorm"))
+    to.remark(from.spelled("position-embedding-type") +
+              " alibi: BLOOM is taken, which has one norm more, after the embedding");
+  return {{"model_type", "bloom"}, {"hidden_size", s.hidden},       {"n_layer", s.layers},
+          {"n_head", s.heads},     {"layer_norm_epsilon", epsilon}, {"tie_word_embeddings", tied}};
+}
+
 json sized_config(const char* type, const Sizes& s, bool tied) {
   return {{"model_type", type},
           {"hidden_size", s.hidden},
@@ -92,6 +113,15 @@ void add_experts(Settings& from, std::int64_t experts, json& model) {
   const double loss = from.number("moe-aux-loss-coeff").value_or(0);
   model["router_aux_loss_coef"] = loss;
   model["output_router_logits"] = loss > 0;
+}
+
+// Returns a model in the words of the job file, for shapes that no config.json describes.
+json described_model(const char* family, const Sizes& s, bool gated, bool tied) {
+  json model = {{"family", family},   {"hidden", s.hidden},     {"layers", s.layers},
+                {"heads", s.heads},   {"kv_heads", s.groups},   {"ffn", s.ffn},
+                {"gated_ffn", gated}, {"tied_embeddings", tied}};
+  if (s.positions > 0) model["positions"] = s.positions;
+  return model;
 }
 
 json grouped_config(const char* type, const Sizes& s, bool tied, double rotary_base) {
@@ -159,9 +189,15 @@ bool read_other_program(Settings& from, JobDraft& to) {
       {"multimodal", "a vision-language model"},
       {"mimo", "a multi-modal model"},
       {"inpaint", "a vision model"},
-      {"dino", "a vision model"}};
+      {"dino", "a vision model"},
+      {"rwkv", "an RWKV"},
+      {"llava", "a vision-language model"},
+      {"_vl", "a vision-language model"},
+      {"robot", "a model of robots"},
+      {"pi0", "a model of robots"}};
   for (const auto& [part, title] : others)
-    if (name.starts_with("pretrain_") && name.find(part) != std::string::npos)
+    if ((name.starts_with("pretrain_") || name.starts_with("train_")) &&
+        name.find(part) != std::string::npos)
       from.fail("program", "'" + name + "' trains " + std::string(title) +
                                ", which is not read from Megatron-LM's arguments; give its "
                                "config.json, or --set model=NAME (of the zoo, or the file that "
@@ -198,50 +234,16 @@ void check_what_acts(Settings& from, const json& model, std::int64_t window) {
     from.fail("num-experts",
               "experts are built with --swiglu, --normalization RMSNorm and "
               "--position-embedding-type rope only");
-  if (window > 0 && model["model_type"] != "mistral")
+  if (window > 0 && model.value("model_type", "") != "mistral")
     from.fail("window-size",
               "a window is built in models as Mistral's only (rope, RMSNorm, "
               "--swiglu, --disable-bias-linear)");
-  if (from.flag("add-qkv-bias").value_or(false) && model["model_type"] == "nemotron")
+  if (from.flag("add-qkv-bias").value_or(false) && model.value("model_type", "") == "nemotron")
     from.fail("add-qkv-bias", "is not built beside --squared-relu");
 }
 
 void refuse(Settings& from, std::string_view name, const char* why) {
   if (from.flag(name).value_or(false)) from.fail(name, why);
-}
-
-// Refuses settings that make another model or another training of it, which no rule below builds.
-void refuse_other_kinds(Settings& from) {
-  constexpr const char* teacher = "training by a teacher is not built; take it out";
-  constexpr const char* optimized =
-      "quantization, pruning and distillation are not built; take it out";
-  constexpr const char* activation = "is not built; gelu, --swiglu and --squared-relu are";
-  constexpr std::pair<std::string_view, const char*> kinds[] = {
-      {"kd", teacher},
-      {"mos", teacher},
-      {"num-layers-teacher", teacher},
-      {"load-teacher", teacher},
-      {"modelopt-enabled", optimized},
-      {"export-kd-cfg", optimized},
-      {"flextron", optimized},
-      {"random-ltd", "every layer computes all tokens here; take it out"},
-      {"retro-add-retriever", "retrieval is not built; take it out"},
-      {"heterogeneous-layers-config-path", "layers are equal here; take it out"},
-      {"heterogeneous-layers-config-encoded-json", "layers are equal here; take it out"},
-      {"geglu", activation},
-      {"quick-geglu", activation},
-      {"xielu", activation},
-      {"xiprelu", activation},
-      {"xiprelup", activation},
-      {"post-layer-norm", "norms stand before what they feed here; take it out"},
-      {"perform-rl-step", "one model's step of reinforcement learning is a job of its own"},
-  };
-  for (const auto& [name, why] : kinds)
-    if (from.has(name) && from.word(name).value_or("") != "false") from.fail(name, why);
-  if (from.word("mlp-type").value_or("standard") != "standard")
-    from.fail("mlp-type", "experts beside a dense MLP are not built; use standard");
-  if (const auto word = from.word("glu-activation"); word && *word != "swiglu")
-    from.fail("glu-activation", "'" + *word + "' " + activation);
 }
 
 void check_same(Settings& from, std::string_view name, std::int64_t value, const json& config,
@@ -293,16 +295,26 @@ void read_sized_model(Settings& from, JobDraft& to) {
              "is built with --position-embedding-type rope, --normalization RMSNorm and --swiglu "
              "only");
   const bool grouped = s.groups != s.heads;
+  if (!grouped && from.count("num-query-groups").value_or(s.heads) != s.heads)
+    to.remark(from.spelled("num-query-groups") + " acts with " +
+              from.spelled("group-query-attention") +
+              " only, which is not given: every head has keys of its own");
   const bool is_plain = !rms && !gated && !no_bias && !squared && !shifted && window == 0;
   const bool is_rope = positions == "rope";
+  const bool lacks_biases = !rms && !gated && no_bias && !qkv_bias && !squared && !shifted;
   json model;
-  if (positions == "learned_absolute" && is_plain && !grouped) {
+  if (positions == "learned_absolute" && (is_plain || lacks_biases) && window == 0 && !grouped) {
     model = gpt2_config(s, epsilon, tied);
+    if (no_bias)
+      to.remark(from.spelled("disable-bias-linear") +
+                ": GPT-2 has biases, which cost next to nothing");
   } else if (positions == "learned_absolute" && is_plain && s.groups == 1) {
     model = gpt2_config(s, epsilon, tied);
     model["model_type"] = "gpt_bigcode";
     model["activation_function"] = "gelu_pytorch_tanh";
     model["multi_query"] = true;
+  } else if (positions == "alibi" && is_plain && !grouped) {
+    model = bloom_config(from, s, epsilon, tied, to);
   } else if (is_rope && is_plain && !grouped) {
     model = sized_config("gpt_neox", s, tied);
     model["layer_norm_eps"] = epsilon;
@@ -328,6 +340,11 @@ void read_sized_model(Settings& from, JobDraft& to) {
     model["hidden_act"] = "relu2";
     model["partial_rotary_factor"] = rotary_share;
     if (head_width) model["head_dim"] = *head_width;
+  } else if (positions == "learned_absolute" && !rms && gated && !no_bias && !grouped && !shifted) {
+    model = described_model("gpt", s, true, tied);
+  } else if (is_rope && rms && !gated && no_bias && !qkv_bias && !squared && !head_width &&
+             rotary_share == 1 && window == 0) {
+    model = described_model("llama", s, false, tied);
   } else if (is_llama) {
     model = sized_config("llama", s, tied);
     model["num_key_value_heads"] = s.groups;
@@ -352,18 +369,22 @@ void read_sized_model(Settings& from, JobDraft& to) {
       model["mlp_bias"] = !no_bias;
     }
   } else {
-    from.fail("position-embedding-type",
-              "'" + positions + "' with " + (rms ? "RMSNorm" : "LayerNorm") +
-                  (gated ? ", --swiglu" : "") + (squared ? ", --squared-relu" : "") +
-                  (shifted ? ", --apply-layernorm-1p" : "") +
-                  (no_bias ? ", --disable-bias-linear" : "") +
-                  ": no such model is built; GPT-2's (learned_absolute), GPT-NeoX's (rope) and "
-                  "Llama's (rope, RMSNorm, --swiglu) are");
+    from.fail(
+        "position-embedding-type",
+        "'" + positions + "' with " + (rms ? "RMSNorm" : "LayerNorm") +
+            (gated ? ", --swiglu" : "") + (squared ? ", --squared-relu" : "") +
+            (shifted ? ", --apply-layernorm-1p" : "") + (no_bias ? ", --disable-bias-linear" : "") +
+            ": no such model is built; GPT-2's (learned_absolute), BLOOM's (alibi), GPT-NeoX's "
+            "(rope) and Llama's (rope, RMSNorm, --swiglu) are");
   }
   check_what_acts(from, model, window);
   add_vocabulary(from, model);
   if (const json set = to.value("model.vocab_size"); !set.is_null()) model["vocab_size"] = set;
   if (!model.contains("vocab_size")) to.ask("model.vocab_size", "");
+  if (model.contains("family") && model.contains("vocab_size")) {  // the job file's own word
+    model["vocab"] = model["vocab_size"];
+    model.erase("vocab_size");
+  }
   to.set("model", std::move(model));
 }
 
@@ -434,10 +455,14 @@ Rule megatron_model_rule() {
              "num-query-groups",
              "kv-channels",
              "ffn-hidden-size",
+             "multiple-of",
+             "hidden-dim-multiplier",
              "max-position-embeddings",
              "normalization",
              "norm-epsilon",
              "position-embedding-type",
+             "use-rotary-position-embeddings",
+             "use-rmsnorm",
              "rotary-base",
              "rotary-percent",
              "swiglu",

@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "tools/interop/megatron/megatron.h"
+#include "tools/interop/other_steps.h"
 
 namespace meshwright::interop {
 
@@ -21,6 +22,7 @@ constexpr OtherName other_names[] = {
     {"num-key-value-heads", "num-query-groups"},
     {"moe-expert-parallel-size", "expert-model-parallel-size"},
     {"topk", "moe-router-topk"},
+    {"moe-train-capacity-factor", "moe-expert-capacity-factor"},
     {"moe-loss-coeff", "moe-aux-loss-coeff"},
     {"rope-theta", "rotary-base"},
     {"rotary-emb-base", "rotary-base"},
@@ -71,6 +73,7 @@ bool is_true(const Settings& settings, std::string_view name) {
 }  // namespace
 
 Settings with_names_of_today(Settings settings, const JobDraft&) {
+  check_other_steps(settings);
   add_defaults_of_deepspeed(settings);
   for (const OtherName& row : other_names)
     for (const Setting& each : std::vector<Setting>(settings.all())) {

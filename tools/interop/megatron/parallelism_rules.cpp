@@ -120,15 +120,25 @@ Rule bucket_rule() {
 Rule overlap_rule() {
   return {{"parallelism.overlap", "parallelism.tensor_chunks"},
           {"overlap-grad-reduce", "overlap-param-gather", "tp-comm-overlap",
-           "overlap-dispatch-backward-with-experts-wgrad"},
+           "overlap-dispatch-backward-with-experts-wgrad", "overlap-moe-expert-parallel-comm",
+           "moe-shared-expert-overlap"},
           [](Settings& from, JobDraft& to) {
             json overlap = json::array();
             if (from.flag("overlap-grad-reduce").value_or(false)) overlap.push_back("gradients");
             if (from.flag("overlap-param-gather").value_or(false)) overlap.push_back("parameters");
             const std::int64_t tensor = to.count("parallelism.tensor");
             if (tensor > 1) overlap.push_back("tensor");
-            if (from.flag("overlap-dispatch-backward-with-experts-wgrad").value_or(false))
+            // Both overlap an exchange of experts with what does not wait for it.
+            const bool beside_shared = from.flag("moe-shared-expert-overlap").value_or(false);
+            if (from.flag("overlap-dispatch-backward-with-experts-wgrad").value_or(false) ||
+                beside_shared)
               overlap.push_back("expert");
+            // Megatron-Core overlaps the exchanges of one micro-batch with the compute of another.
+            if (from.flag("overlap-moe-expert-parallel-comm").value_or(false))
+              to.remark(from.spelled("overlap-moe-expert-parallel-comm") +
+                        ": a forward and a backward that hide each other's exchanges of experts "
+                        "are planned with the schedule dualpipe_v only; here exchanges cost their "
+                        "time");
             to.set("parallelism.overlap", std::move(overlap));
             if (from.flag("tp-comm-overlap").value_or(false) && tensor > 1)
               to.set("parallelism.tensor_chunks", tensor);

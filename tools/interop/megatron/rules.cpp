@@ -1,6 +1,7 @@
 // Translates between Megatron-LM's arguments and the keys of the job file. Names and defaults:
 // megatron/training/arguments.py and the dataclasses of megatron.core (0.16).
 #include <algorithm>
+#include <cmath>
 
 #include "models/compiler/frameworks/stages.h"
 #include "models/core/error.h"
@@ -58,6 +59,25 @@ Rule steps_rule() {
                  std::max<std::int64_t>(1, *samples / to.count("training.global_batch")));
       },
       [](const JobValues& from, Settings& to) { to.add("train-iters", from["training.steps"]); }};
+}
+
+Rule schedule_rule() {
+  return {{"training.learning_rate_schedule"},
+          {"lr-decay-style"},
+          [](Settings& from, JobDraft& to) {
+            std::string word = from.word("lr-decay-style", {"constant", "linear", "cosine",
+                                                            "inverse-square-root", "WSD"})
+                                   .value_or("linear");
+            if (word == "WSD" || word == "inverse-square-root") {
+              to.remark(from.spelled("lr-decay-style") + " " + word +
+                        ": no such schedule is built; the rate is constant here");
+              word = "constant";
+            }
+            to.set("training.learning_rate_schedule", word);
+          },
+          [](const JobValues& from, Settings& to) {
+            to.add("lr-decay-style", from["training.learning_rate_schedule"]);
+          }};
 }
 
 Rule warmup_rule() {
@@ -145,9 +165,22 @@ Rule precision_rule() {
           }};
 }
 
+// Returns the loss scale of DeepSpeed's file, whose engine keeps it where DeepSpeed trains. 0 is a
+// scale that moves (deepspeed/runtime/fp16/loss_scaler.py).
+json loss_scale_of_deepspeed(Settings& from) {
+  const double fixed = from.number("fp16.loss_scale").value_or(0);
+  const json moving = {{"initial", std::exp2(from.number("fp16.initial_scale_power").value_or(16))},
+                       {"minimum", from.number("fp16.min_loss_scale").value_or(1)},
+                       {"window", from.whole("fp16.loss_scale_window").value_or(1000)},
+                       {"hysteresis", from.whole("fp16.hysteresis").value_or(2)}};
+  return fixed > 0 ? json{{"static", fixed}} : moving;
+}
+
 Rule loss_scale_rule() {
   return {{"training.loss_scale"},
-          {"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis"},
+          {"loss-scale", "initial-loss-scale", "min-loss-scale", "loss-scale-window", "hysteresis",
+           "fp16.loss_scale", "fp16.initial_scale_power", "fp16.min_loss_scale",
+           "fp16.loss_scale_window", "fp16.hysteresis"},
           [](Settings& from, JobDraft& to) {
             const auto fixed = from.number("loss-scale");
             json moving = {{"initial", from.number("initial-loss-scale").value_or(4294967296.0)},
@@ -155,6 +188,8 @@ Rule loss_scale_rule() {
                            {"window", from.whole("loss-scale-window").value_or(1000)},
                            {"hysteresis", from.whole("hysteresis").value_or(2)}};
             if (to.value("training.precision") != "fp16") return;
+            if (from.flag("fp16.enabled").value_or(false))
+              return to.set("training.loss_scale", loss_scale_of_deepspeed(from));
             to.set("training.loss_scale", fixed ? json{{"static", *fixed}} : std::move(moving));
           },
           [](const JobValues& from, Settings& to) {
@@ -177,7 +212,10 @@ Rule reduce_precision_rule() {
           {"accumulate-allreduce-grads-in-fp32", "grad-reduce-in-bf16"},
           [](Settings& from, JobDraft& to) {
             const bool in_fp32 = from.flag("accumulate-allreduce-grads-in-fp32").value_or(false);
-            const bool in_bf16 = from.flag("grad-reduce-in-bf16").value_or(false);
+            // Gradients that the precision-aware optimizer keeps in bf16 are reduced in bf16.
+            const bool in_bf16 = from.flag("grad-reduce-in-bf16").value_or(false) ||
+                                 (from.flag("use-precision-aware-optimizer").value_or(false) &&
+                                  from.word("main-grads-dtype").value_or("fp32") == "bf16");
             const json precision = to.value("training.precision");
             // Megatron-LM reduces gradients in fp32 with bf16 by default, but not with fp16.
             to.set("training.gradient_reduce_precision", in_bf16 && precision != "fp16" ? "bf16"
@@ -260,10 +298,12 @@ Rule optimizer_rule() {
   return {
       {"training.optimizer", "training.master_weights", "training.moments_precision"},
       {"optimizer", "use-precision-aware-optimizer", "main-params-dtype", "main-grads-dtype",
-       "exp-avg-dtype", "exp-avg-sq-dtype"},
+       "exp-avg-dtype", "exp-avg-sq-dtype", "use-bnb-optimizer"},
       [](Settings& from, JobDraft& to) {
         const std::string name = from.word("optimizer", {"adam", "sgd"}).value_or("adam");
         to.set("training.optimizer", name == "adam" ? "adamw" : name);
+        if (from.flag("use-bnb-optimizer").value_or(false))  // of bigscience's fork
+          to.set("training.moments_precision", "8bit");
         const bool aware = from.flag("use-precision-aware-optimizer").value_or(false);
         const std::string main = from.word("main-params-dtype").value_or("fp32");
         from.word("main-grads-dtype");
@@ -368,9 +408,7 @@ const Rules& megatron_rules() {
         optimizer_rule(),
         steps_rule(),
         number_rule("training.learning_rate", "lr"),
-        words_rule("training.learning_rate_schedule", "lr-decay-style",
-                   {{"constant", "constant"}, {"linear", "linear"}, {"cosine", "cosine"}},
-                   "linear"),
+        schedule_rule(),
         warmup_rule(),
         number_rule("training.weight_decay", "weight-decay", 0.01),
         number_rule("training.gradient_clip", "clip-grad", 1.0),

@@ -1,6 +1,7 @@
 // Translates the stages of Megatron-LM's pipelines: degrees, uneven layers, layouts
 // (`Ettt|tttt|ttL`).
 #include "models/compiler/frameworks/stages.h"
+#include "models/core/error.h"
 #include "tools/interop/amounts.h"
 #include "tools/interop/megatron/megatron.h"
 
@@ -63,7 +64,12 @@ void read_pipeline(Settings& from, JobDraft& to) {
     virtual_stages = static_cast<std::int64_t>(stages.size()) / pipeline;
   }
   to.set("parallelism.virtual_stages", virtual_stages);
-  to.set("parallelism.schedule", virtual_stages > 1 ? "interleaved" : "1f1b");
+  // Megatron-DeepSpeed's ZB-H1.
+  const bool fills_bubbles = from.flag("enable-zbh1-pipeline").value_or(false) ||
+                             from.flag("enable-zbh1-exact-semantics").value_or(false);
+  to.set("parallelism.schedule", virtual_stages > 1              ? "interleaved"
+                                 : fills_bubbles && pipeline > 1 ? "zero_bubble"
+                                                                 : "1f1b");
   to.set("parallelism.partition", stages.empty()
                                       ? json("even")
                                       : partition_of(stages, to.word("model.model_type", "llama")));
@@ -77,7 +83,8 @@ Rule megatron_stages_rule() {
           {"pipeline-model-parallel-size", "num-virtual-stages-per-pipeline-rank",
            "num-layers-per-virtual-pipeline-stage", "pipeline-model-parallel-layout",
            "decoder-first-pipeline-num-layers", "decoder-last-pipeline-num-layers",
-           "account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split"},
+           "account-for-embedding-in-pipeline-split", "account-for-loss-in-pipeline-split",
+           "enable-zbh1-pipeline", "enable-zbh1-exact-semantics"},
           read_pipeline,
           [](const JobValues& from, Settings& to) {
             const Parallelism& p = from.plan.parallelism;

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "models/core/error.h"
+#include "tools/interop/shell/written_files.h"
 
 namespace meshwright::interop {
 
@@ -29,12 +30,13 @@ bool is_one_of(const std::string& word, std::initializer_list<std::string_view> 
 class ShellWalk {
  public:
   ShellWalk(const ShellSources& sources, bool performs_all)
-      : sources_(sources), performs_all_(performs_all) {}
+      : sources_(sources), performs_all_(performs_all), written_(sources.beside) {}
 
   ShellOutcome run(const std::string& text, const std::string& file) {
     for (const auto& [name, value] : sources_.defines) variables_.define(name, value);
     enter(file);
     script(text, 1);
+    outcome_.written = written_.take();
     return std::move(outcome_);
   }
 
@@ -317,7 +319,7 @@ class ShellWalk {
       call(known->second, rest);
       return {};
     }
-    for (const int each : node.documents) document(script, node, each, words, first);
+    write(script, node, words, first);
     if (starts_nothing(name))
       return {is_one_of(program_of(name), {"grep", "which", "command", "type"})
                   ? std::nullopt
@@ -380,16 +382,16 @@ class ShellWalk {
     --level_;
   }
 
-  // Remembers a file that `cat > FILE <<EOF` or `tee FILE <<EOF` writes.
-  void document(const ShellScript& script, const ShellNode& node, int index,
-                const std::vector<ShellWord>& words, std::size_t first) {
-    const std::string program = program_of(words[first].text);
-    if (program != "cat" && program != "tee") return;
-    const std::string text = variables_.text_of(script.documents[static_cast<std::size_t>(index)]);
-    for (const ShellText& output : node.outputs)
-      outcome_.written[variables_.text_of(output)] = text;
-    if (program == "tee")
-      for (std::size_t i = first + 1; i < words.size(); ++i) outcome_.written[words[i].text] = text;
+  // Remembers the files that a command writes.
+  void write(const ShellScript& script, const ShellNode& node, const std::vector<ShellWord>& words,
+             std::size_t first) {
+    std::optional<std::string> document;
+    for (const int each : node.documents)
+      document = variables_.text_of(script.documents[static_cast<std::size_t>(each)]);
+    std::vector<std::string> texts, outputs;
+    for (std::size_t i = first; i < words.size(); ++i) texts.push_back(words[i].text);
+    for (const ShellText& output : node.outputs) outputs.push_back(variables_.text_of(output));
+    written_.perform(texts, document, outputs, node.before == "|");
   }
 
   // Walks the here-document of a command that starts its input as a script: sbatch, bash, ssh, ...
@@ -475,6 +477,7 @@ class ShellWalk {
 
   const ShellSources& sources_;
   bool performs_all_;
+  WrittenFiles written_;
   ShellVariables variables_;
   ShellOutcome outcome_;
   std::list<ShellScript> scripts_;

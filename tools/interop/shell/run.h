@@ -40,7 +40,7 @@ struct ShellOutcome {
   std::vector<ShellCommand> commands;
   std::vector<ShellExport> exports;
   std::vector<StarterSetting> queue;           // of #SBATCH and the like
-  std::map<std::string, std::string> written;  // files that `cat > FILE <<EOF` writes
+  std::map<std::string, std::string> written;  // files that cat, tee and sed write
   std::vector<std::string> missing;            // scripts that are named, but do not lie beside
   std::vector<std::string> files;              // that were read; words count them
 };

@@ -70,6 +70,7 @@ constexpr WithoutMeaning rows[] = {
     {"experimental.*", "code of one's own"},
     {"validation.*", about_shown},
     {"debug.*", about_checks},
+    {"automodel.*", "how NeMo AutoModel works in detail"},
     {"program", "the program of torchtitan itself"},
     {"torchrun.*", about_start},
     {"sbatch.*", "the queue's; launch files have their own"},

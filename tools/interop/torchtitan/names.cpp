@@ -1,4 +1,4 @@
-// Renames settings of torchtitan before 2025 to those of its 0.2.
+// Renames settings of torchtitan before 2025, and of AutoModel, to those of its 0.2.
 #include "tools/interop/torchtitan/torchtitan.h"
 
 namespace meshwright::interop {
@@ -29,6 +29,7 @@ constexpr TitanName other_names[] = {
 }  // namespace
 
 Settings with_names_of_titan(Settings settings, const JobDraft&) {
+  read_automodel(settings);
   for (const TitanName& row : other_names)
     for (const Setting& each : std::vector<Setting>(settings.all())) {
       if (!same_name(each.name, row.other)) continue;

@@ -9,11 +9,15 @@
 #include "tools/interop/amounts.h"
 #include "tools/interop/huggingface/trainer.h"
 #include "tools/interop/launch/cluster_rule.h"
+#include "tools/interop/model_names.h"
 #include "tools/interop/torchtitan/torchtitan.h"
 
 namespace meshwright::interop {
 
 namespace {
+
+// NeMo AutoModel names its model on the Hub.
+constexpr const char* automodel_name = "model.pretrained_model_name_or_path";
 
 // Sets the model to the sizes of the flavor, unless a config.json or --set has given one.
 void read_model(Settings& from, JobDraft& to) {
@@ -22,6 +26,7 @@ void read_model(Settings& from, JobDraft& to) {
   from.word("experimental.custom_import");
   const std::optional<std::string> module = from.word("module");
   if (const auto config = from.word("config")) flavor = config;
+  if (from.has(automodel_name)) return take_named_model(from, automodel_name, to);
   if (to.has("model")) return;
   const std::string family = name.value_or(module.value_or("llama3"));
   const bool is_known = family == "llama3" || family == "llama3_ft";
@@ -38,7 +43,8 @@ void read_model(Settings& from, JobDraft& to) {
 
 Rule model_rule() {
   return {{"model"},
-          {"model.name", "model.flavor", "experimental.custom_import", "module", "config"},
+          {"model.name", "model.flavor", "experimental.custom_import", "module", "config",
+           automodel_name},
           read_model,
           [](const JobValues& from, Settings& to) {
             const std::string flavor = flavor_of(from.model);
@@ -74,7 +80,7 @@ Rule sequence_rule() {
               to.remark(from.spelled("config") +
                         " names a function of Python, which is not read: what it says of degrees, "
                         "recomputation, precision and compiling is to be given with --set");
-            } else if (length || !to.has("training.sequence_length"))
+            } else if (length || (!to.has("training.sequence_length") && !from.has(automodel_name)))
               to.set("training.sequence_length", length.value_or(2048));
           },
           [](const JobValues& from, Settings& to) {
@@ -200,7 +206,7 @@ void read_batch(Settings& from, JobDraft& to) {
   if (!global || *global < 1)
     global =
         data > 0 ? std::optional(product({sequences, data})) : std::nullopt;  // else --set says it
-  if (!global) return;
+  if (!global) return to.follows_from_ranks("training.global_batch");
   to.set("training.global_batch", *global);
   if (has_stages && data > 0 && *global > product({sequences, data}))
     to.remark("training.global_batch_size is " +
@@ -464,6 +470,14 @@ Rule expert_tensor_rule() {
           "1 or the tensor degree"};
 }
 
+// The adapters of AutoModel's recipes. torchtitan has none to write.
+Rule adapter_rule() {
+  Rule rule = trainer_adapter_rule();
+  rule.write = nullptr;
+  rule.note = "LoRA and QLoRA of NeMo AutoModel";
+  return rule;
+}
+
 Rule clip_rule() {
   return {{"training.gradient_clip"},
           {"training.max_norm"},
@@ -505,6 +519,7 @@ const Rules& torchtitan_rules() {
       whole_rule("training.warmup_steps", "lr_scheduler.warmup_steps", 200),
       schedule_rule(),
       clip_rule(),
+      adapter_rule(),
       whole_rule("training.steps", "training.steps", 10000),
       whole_rule("training.seed", "debug.seed"),
       flag_rule("training.deterministic", "debug.deterministic", true),

@@ -20,5 +20,8 @@ std::vector<std::string> torchtitan_recipe_differences(const Plan& plan);
 
 // Renames settings of older versions to those of the rules.
 Settings with_names_of_titan(Settings settings, const JobDraft& given);
+// Renames the settings of a recipe of NeMo AutoModel, if these are such (automodel.cpp). Throws
+// InputError for recipes that train otherwise than on the next token of texts.
+void read_automodel(Settings& settings);
 
 }  // namespace meshwright::interop
