@@ -93,7 +93,25 @@ TEST_CASE("frozen weights in 8 bits are planned in 16, with a note", "[interop]"
   CHECK(steps_note(read_steps(text + "quantization_bit: 8\n"), "not 8"));
 }
 
-TEST_CASE("precisions of axolotl_base without a copy in 32 bits are read", "[interop]") {
+TEST_CASE("patterns of modules are read as the names that they end with", "[interop]") {
+  const json lora = read_steps(std::string(axolotl_base) +
+                               "bf16: true\nadapter: lora\nlora_r: 8\nlora_target_modules: "
+                               "'model.layers.[\\d]+.(mlp|self_attn).(up|q)_proj'\n")
+                        .job["training"]["lora"];
+  CHECK(lora["target_modules"] == json{"up_proj", "q_proj"});
+}
+
+TEST_CASE("a shard degree that needs more hosts says how many", "[interop]") {
+  const std::string text = std::string(axolotl_base) +
+                           "bf16: true\ndp_shard_size: 16\nfsdp_config:\n  fsdp_version: 2\n"
+                           "  reshard_after_forward: true\n";
+  CHECK(text_has(steps_error(text), "--set cluster.count=2"));
+  const json job =
+      read_steps(text, "run.yaml", {"cluster.machine=dgx-h100", "cluster.count=2"}).job;
+  CHECK(job["training"]["global_batch"] == 32);
+}
+
+TEST_CASE("precisions of axolotl without a copy in 32 bits are read", "[interop]") {
   CHECK(read_steps(std::string(axolotl_base) + "bf16: false\nfloat16: true\n")
             .job["training"]["precision"] == "fp16");
   CHECK(read_steps(std::string(axolotl_base) + "bfloat16: true\n").job["training"]["precision"] ==

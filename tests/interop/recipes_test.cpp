@@ -209,6 +209,17 @@ TEST_CASE("recipes of NeMo AutoModel are read", "[interop]") {
   CHECK(job["training"]["master_weights"] == "none");
   CHECK(job["training"]["steps"] == 100);
 
+  const json narrow =
+      import_recipe(automodel_recipe("parallelizer:\n  activation_checkpointing: true\n"))
+          .job["training"];
+  CHECK(narrow["recompute"] == "full");
+  std::string te = automodel_recipe("");
+  const std::string type = "  torch_dtype: bf16\n";
+  te.insert(te.find(type) + type.size(), "  backend:\n    te_fp8:\n      recipe: block\n");
+  const Imported in_8_bits = import_recipe(te);
+  CHECK(in_8_bits.job["training"]["precision"] == "fp8");
+  CHECK(recipe_notes(in_8_bits, "one scale for a tensor"));
+
   const json stages =
       import_recipe(automodel_recipe("distributed:\n  pp_size: 4\n  dp_size: 2\n  pipeline:\n"
                                      "    pp_schedule: interleaved1f1b\n    pp_microbatch_size: 1\n"

@@ -23,13 +23,18 @@ std::vector<std::string> parts_of(std::string_view key) {
 }  // namespace
 
 void JobDraft::set(std::string_view key, json value) {
+  const auto add_news = [&] {
+    if (std::ranges::find(news_, key) == news_.end()) news_.emplace_back(key);
+  };
+  // Rules that depend on the key must see what --set says.
+  if (is_given(key)) return add_news();
   json* node = &job_;
   for (const std::string& part : parts_of(key)) {
     if (!node->is_object() && !node->is_null()) return;  // --set says something else there
     node = &(*node)[part];
   }
   *node = std::move(value);
-  if (std::ranges::find(news_, key) == news_.end()) news_.emplace_back(key);
+  add_news();
   if (!origin_.empty()) origins_.insert_or_assign(std::string(key), origin_);
 }
 

@@ -117,6 +117,24 @@ struct ParallelSizes {
   std::int64_t replicate = 1, shard = 0, tensor = 1, context = 1;
 };
 
+// Throws InputError if the degrees that a file gives need another number of ranks than there are:
+// accelerate's ParallelismConfig takes no other.
+void check_ranks(const Settings& from, const ParallelSizes& sizes, const JobDraft& to) {
+  const std::int64_t needed = product(
+      {std::max<std::int64_t>(1, sizes.shard), sizes.replicate, sizes.tensor, sizes.context});
+  const std::int64_t ranks = to.ranks().value_or(0), hosts = to.count("cluster.count");
+  if (sizes.shard < 2 || ranks == 0 || needed == ranks) return;
+  const std::int64_t each = ranks / hosts;
+  constexpr const char *prefixed = "parallelism_config.parallelism_config_dp_shard_size",
+                       *plain = "parallelism_config.dp_shard_size";
+  from.fail(
+      from.has(prefixed) ? prefixed : plain,
+      std::to_string(sizes.shard) + " x the other degrees are " + std::to_string(needed) +
+          " ranks, but there are " + std::to_string(ranks) + "; give --set " +
+          (needed % each == 0 ? "cluster.count=" + std::to_string(needed / each)
+                              : "cluster.processes_per_host=" + std::to_string(needed / hosts)));
+}
+
 ParallelSizes read_degrees(Settings& from, JobDraft& to) {
   const auto degree = [&](const char* name, const char* plain) {
     return from.count(from.has(name) ? name : plain);
@@ -139,6 +157,7 @@ ParallelSizes read_degrees(Settings& from, JobDraft& to) {
   const auto way = from.word("parallelism_config.parallelism_config_cp_comm_strategy",
                              {"allgather", "alltoall"});
   if (heads > 1) all.context = heads;
+  check_ranks(from, all, to);
   to.set("parallelism.tensor", all.tensor);
   to.set("parallelism.context", all.context);
   if (all.context > 1)

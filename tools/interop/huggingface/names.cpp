@@ -337,6 +337,33 @@ Rule trainer_model_rule() {
           "a config.json beside it is taken first; else the zoo's model of that name"};
 }
 
+namespace {
+
+// Returns the modules that a pattern of peft means, for patterns that end with names:
+// "layers.[\\d]+.(mlp|self_attn).(up|q)_proj" are up_proj and q_proj.
+std::vector<std::string> modules_of_pattern(const Settings& from, const std::string& pattern) {
+  const std::string name = pattern.substr(pattern.rfind('.') + 1);
+  const std::size_t open = name.find('('), close = name.find(')');
+  const bool has_choice = open != std::string::npos && close != std::string::npos && open < close;
+  const std::string before = has_choice ? name.substr(0, open) : name,
+                    after = has_choice ? name.substr(close + 1) : "";
+  if ((before + after).find_first_of("()[]\\*+?^$|") != std::string::npos)
+    from.fail("lora_target_modules", pattern +
+                                         ": such a pattern is not read; give --set "
+                                         "training.lora.target_modules=[\"q_proj\",...]");
+  if (!has_choice) return {name};
+  std::vector<std::string> all;
+  std::string choices = name.substr(open + 1, close - open - 1);
+  for (std::size_t begin = 0; begin <= choices.size();) {
+    const std::size_t end = std::min(choices.find('|', begin), choices.size());
+    all.push_back(before + choices.substr(begin, end - begin) + after);
+    begin = end + 1;
+  }
+  return all;
+}
+
+}  // namespace
+
 Rule trainer_adapter_rule() {
   return {
       {"training.lora"},
@@ -354,12 +381,18 @@ Rule trainer_adapter_rule() {
         const bool is_double = from.flag(double_scales).value_or(nested);
         from.word(type_of_4_bits);
         std::vector<std::string> modules;
-        for (const std::string& word : from.words("lora_target_modules"))
+        for (const std::string& word : from.words("lora_target_modules")) {
+          if (word.find_first_of("([\\") != std::string::npos) {
+            for (std::string& each : modules_of_pattern(from, word))
+              modules.push_back(std::move(each));
+            continue;
+          }
           for (std::size_t begin = 0; begin <= word.size();) {  // "q_proj,v_proj"
             const std::size_t end = std::min(word.find(',', begin), word.size());
             if (end > begin) modules.push_back(word.substr(begin, end - begin));
             begin = end + 1;
           }
+        }
         if (!trains) return;
         const bool all = modules.size() == 1 && (modules[0] == "all" || modules[0] == "all-linear");
         if (!all && !every && modules.empty() && !from.has("base_model")) {

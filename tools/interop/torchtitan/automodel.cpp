@@ -221,8 +221,10 @@ void read_sharing(Settings& settings) {
     imply_setting(settings, "parallelism.data_parallel_shard_degree", 1, batch);
   if (strategy == "megatron_fsdp")
     settings.note("distributed.strategy megatron_fsdp: predicted as FSDP 2");
-  imply_setting(settings, "activation_checkpoint.mode",
-                is_on(settings, "distributed.activation_checkpointing") ? "full" : "none", batch);
+  const bool recomputes = std::ranges::any_of(settings.all(), [](const Setting& each) {
+    return each.name.ends_with(".activation_checkpointing") && each.value == true;
+  });
+  imply_setting(settings, "activation_checkpoint.mode", recomputes ? "full" : "none", batch);
   // A degree that is "none" follows from the others.
   if (const Setting* degree = find_setting(settings, "distributed.dp_replicate_size");
       degree != nullptr && is_off(degree->value))
@@ -244,6 +246,15 @@ void read_types(Settings& settings) {
   imply_setting(settings, "training.dtype", is_whole || has_masters ? "float32" : "bfloat16",
                 settings.has("model.torch_dtype") ? "model.torch_dtype" : batch);
   imply_setting(settings, "training.mixed_precision_param", "bfloat16", batch);
+  // Transformer Engine's products of 8 bits.
+  constexpr const char* recipe = "model.backend.te_fp8.recipe";
+  if (!settings.has(recipe)) return;
+  const std::string word = automodel_text(settings, recipe);
+  imply_setting(settings, "model.converters",
+                json::array({word == "mxfp8" ? "quantize.linear.mx" : "quantize.linear.float8"}),
+                recipe);
+  if (word != "mxfp8")
+    settings.note(std::string(recipe) + " " + word + ": predicted with one scale for a tensor");
 }
 
 void read_optimizer(Settings& settings) {
