@@ -39,7 +39,8 @@ ClusterSearch::ClusterSearch(const Job& job, const std::string& machine, Cluster
       threads_(options.threads > 0 ? options.threads : usable_cores()),
       watch_(options.watch),
       stop_(options.stop),
-      surveyor_(job.model, base_, cluster_, options.profiles->of(job.model, base_, cluster_),
+      surveyor_(job.model, base_, cluster_,
+                options.profiles ? options.profiles->of(job.model, base_, cluster_) : nullptr,
                 threads_) {}
 
 void ClusterSearch::run(int budget, std::size_t keep, int for_gap) {

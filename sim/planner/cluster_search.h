@@ -28,7 +28,7 @@ struct SearchStopped {};
 
 class ClusterSearch {
  public:
-  // `machine` is the name that the job uses for the machine. `options.profiles` must not be null.
+  // `machine` is the name that the job uses for the machine.
   ClusterSearch(const Job& job, const std::string& machine, Cluster cluster,
                 const SearchOptions& options);
 

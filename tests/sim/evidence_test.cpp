@@ -76,9 +76,11 @@ TEST_CASE("evidence is read strictly") {
     });
   };
   CHECK(collective(R"("algorithm": "nvls_tree", "harness": "one_process", "year": 2021)") == "");
-  CHECK(collective(R"("algorithm": "nvlstree")")
-            .ends_with("/rows/0/algorithm: unknown algorithm of NCCL 'nvlstree'; known: ring, "
-                       "tree, collnet_direct, collnet_chain, nvls, nvls_tree and pat"));
+  CHECK(
+      collective(R"("algorithm": "nvlstree")")
+          .ends_with(
+              "/rows/0/algorithm: unknown algorithm of NCCL 'nvlstree'; did you mean 'nvls_tree'? "
+              "known: ring, tree, collnet_direct, collnet_chain, nvls, nvls_tree and pat"));
   CHECK(collective(R"("harness": "mpi")")
             .ends_with("/rows/0/harness: unknown harness 'mpi'; known: many_processes, "
                        "one_process, one_thread and framework"));

@@ -68,7 +68,7 @@ TEST_CASE("dates that there are not, or that could be two, are refused", "[tools
         "'2026-12-24T18:00': a date has no time of day here; write YYYY-MM-DD");
 }
 
-TEST_CASE("--by says which day it means", "[tools][dates]") {
+TEST_CASE("the option --by says which day it means", "[tools][dates]") {
   CHECK(seconds_until("Friday", monday) == 4 * 86400);
   CHECK(deadline_note("Friday", monday) == "--by 'Friday' means 2026-12-04, 4 days from now");
   CHECK(deadline_note("2026-12-24", monday).empty());
