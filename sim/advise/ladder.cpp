@@ -183,7 +183,7 @@ void choose(Ladder& ladder, const Job& job, const LadderOptions& options) {
       continue;
     }
     const Rung& chosen = rungs[*ladder.stop];
-    if (!(merit_of(objective, *rungs[i].best) < merit_of(objective, *chosen.best))) continue;
+    if (!(merit_of(objective, rungs[i]) < merit_of(objective, chosen))) continue;
     const bool soon = objective.minimize == Minimize::step_time;
     const double added = rungs[i].added_efficiency;
     if (soon && added < options.worthwhile) {
@@ -229,10 +229,16 @@ std::string load_text(const GroupLoad& load) {
 
 }  // namespace
 
+Merit merit_of(const Objective& objective, const Rung& rung) {
+  if (!rung.whole) return merit_of(objective, *rung.best);
+  const Training& training = rung.best->plan.training;
+  const double steps =
+      rung.whole->tokens / (static_cast<double>(training.global_batch) * training.sequence_length);
+  return merit(objective, rung.best->cluster, rung.whole->time_s / steps);
+}
+
 const Ladder* best_of(const std::vector<Ladder>& ladders, const Objective& objective) {
-  const auto merit_at = [&](const Ladder& ladder) {
-    return merit_of(objective, *ladder.chosen()->best);
-  };
+  const auto merit_at = [&](const Ladder& ladder) { return merit_of(objective, *ladder.chosen()); };
   const Ladder* best = nullptr;
   for (const Ladder& ladder : ladders)
     if (ladder.stop && (best == nullptr || merit_at(ladder) < merit_at(*best))) best = &ladder;

@@ -59,6 +59,10 @@ struct LadderOptions {
 // is the job's at each rung.
 std::vector<Ladder> ladders(const Job& job, const LadderOptions& options = {});
 
+// Ranks a rung that has a plan, as merit() ranks plans. If the job says how long it is, the start
+// of the run counts as it does in the rung's time and dollars.
+Merit merit_of(const Objective& objective, const Rung& rung);
+
 // Returns the ladder whose chosen rung has the best plan, or null if nothing fits on any machine.
 const Ladder* best_of(const std::vector<Ladder>& ladders, const Objective& objective);
 

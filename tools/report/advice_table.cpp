@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "sim/predict/goodput.h"
 #include "tools/session/text.h"
 
 namespace meshwright::tools {
@@ -28,16 +27,12 @@ std::string interval_text(const Rung& rung) {
                      show_duration(start_s + p.interval->high_s * scale));
 }
 
-Merit merit_at(const Job& job, const Rung& rung) {
-  return merit(job.objective, rung.best->cluster, useful_step_time_s(rung.best->prediction));
-}
-
 // Returns the best rung of the ladder besides the chosen one, or null.
 const Rung* next_best(const Job& job, const Ladder& ladder) {
   const Rung* found = nullptr;
   for (const Rung& rung : ladder.rungs)
     if (rung.best && &rung != ladder.chosen() &&
-        (found == nullptr || merit_at(job, rung) < merit_at(job, *found)))
+        (found == nullptr || merit_of(job.objective, rung) < merit_of(job.objective, *found)))
       found = &rung;
   return found;
 }
@@ -70,7 +65,7 @@ std::string machines_text(const Job& job, const Advice& advice) {
   std::vector<const Ladder*> order, without;
   for (const Ladder& ladder : advice.ladders) (ladder.stop ? order : without).push_back(&ladder);
   std::ranges::stable_sort(order, [&](const Ladder* one, const Ladder* other) {
-    return merit_at(job, *one->chosen()) < merit_at(job, *other->chosen());
+    return merit_of(job.objective, *one->chosen()) < merit_of(job.objective, *other->chosen());
   });
   const bool has_whole = has_length(job);
   const bool counts_tokens = job.objective.minimize == Minimize::tokens;
