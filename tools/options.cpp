@@ -15,10 +15,10 @@
 #include "models/core/enum_words.h"
 #include "models/core/error.h"
 #include "models/core/names_in.h"
-#include "models/core/other_words.h"
 #include "models/core/written_number.h"
 #include "tools/examples.h"
 #include "tools/interop/launch/launch.h"
+#include "tools/other_options.h"
 #include "tools/session/screen.h"
 #include "tools/session/worded_job.h"
 
@@ -386,77 +386,6 @@ std::vector<std::string> option_names(const CLI::App& app) {
     for (const std::string& name : option->get_lnames())
       if (!option->get_group().empty()) names.push_back("--" + name);
   return names;
-}
-
-// Options of other programs, and what they are called here.
-struct OtherOption {
-  const char *name, *here;
-};
-constexpr OtherOption other_options[] = {{"nodes", "count"},
-                                         {"num-nodes", "count"},
-                                         {"nnodes", "count"},
-                                         {"hosts", "count"},
-                                         {"instances", "count"},
-                                         {"instance-count", "count"},
-                                         {"machine", "on"},
-                                         {"machines", "on"},
-                                         {"instance", "on"},
-                                         {"instance-type", "on"},
-                                         {"gpu", "on"},
-                                         {"gpus", "on"},
-                                         {"gpu-type", "on"},
-                                         {"num-gpus", "on"},
-                                         {"cluster", "on"},
-                                         {"hardware", "on"},
-                                         {"cloud", "on"},
-                                         {"seq-len", "length"},
-                                         {"seq-length", "length"},
-                                         {"seqlen", "length"},
-                                         {"sequence-length", "length"},
-                                         {"max-length", "length"},
-                                         {"max-seq-length", "length"},
-                                         {"context", "length"},
-                                         {"context-length", "length"},
-                                         {"batch-size", "batch"},
-                                         {"global-batch", "batch"},
-                                         {"global-batch-size", "batch"},
-                                         {"gbs", "batch"},
-                                         {"deadline", "by"},
-                                         {"time", "by"},
-                                         {"within", "by"},
-                                         {"until", "by"},
-                                         {"max-time", "by"},
-                                         {"cost", "budget"},
-                                         {"max-cost", "budget"},
-                                         {"money", "budget"},
-                                         {"usd", "budget"},
-                                         {"framework", "for"},
-                                         {"config", "model"},
-                                         {"model-name", "model"},
-                                         {"model-name-or-path", "model"},
-                                         {"max-steps", "steps"},
-                                         {"train-iters", "steps"},
-                                         {"iterations", "steps"},
-                                         {"out", "write"},
-                                         {"output", "write"},
-                                         {"save", "write"}};
-
-// Returns the option that is meant by one of another program, or the key that --set takes for it.
-// Empty if it is none.
-std::string option_meant(const std::string& option, const std::vector<std::string>& known) {
-  std::string name = option.substr(std::min(option.find_first_not_of('-'), option.size()));
-  std::ranges::replace(name, '_', '-');
-  const auto has = [&](const std::string& each) {
-    return std::ranges::find(known, each) != known.end();
-  };
-  if (has("--" + name)) return "'--" + name + "'";
-  for (const OtherOption& row : other_options)
-    if (name == row.name && has(std::string("--") + row.here))
-      return std::string("'--") + row.here + "'";
-  if (!has("--set")) return "";
-  std::vector<std::string> keys = job_keys_for(name);
-  for (std::string& key : keys) key = "'--set " + key + "=...'";
-  return list_of(keys, "or");
 }
 
 std::string unknown_option(const std::string& name, const std::vector<std::string>& known) {
