@@ -265,7 +265,12 @@ void verify_micro_batch(Plan& plan, const Job& job) {
 Plan settle_plan(const Job& job, int ranks, const MachineFacts& machine) {
   Plan plan = job.plan;
   Training& training = plan.training;
-  if (job.is_auto("training.precision")) training.precision = default_precision(machine);
+  if (job.is_auto("training.precision")) {
+    training.precision = default_precision(machine);
+    if (training.master_weights == MasterWeights::none && is_16_bit(training.gradient_reduce) &&
+        is_16_bit(storage_of(training.precision)))
+      training.gradient_reduce = storage_of(training.precision);
+  }
   if (job.is_auto("training.attention"))
     training.attention = default_attention(machine, plan, job.model);
   check_precision(training.precision, machine);

@@ -179,7 +179,8 @@ Keys training_keys(Training& t) {
               {Dtype::f32, Dtype::f16, Dtype::bf16, Dtype::f64}, t.gradient_reduce),
        any, plain, "",
        "type in which gradients are stored and sent; sums over ranks are made in fp32 and "
-       "rounded once. `fp64` goes with that precision, whose default it is"},
+       "rounded once. With `master_weights: none` the default is the 16 bits of the weights. "
+       "`fp64` goes with that precision, whose default it is"},
       {"recompute",
        code("{}", recompute_names(), read_recompute, [&t] { return recompute_word(t); }), any,
        may_be_auto, "",
@@ -359,8 +360,22 @@ Keys training_keys(Training& t) {
        "then have no host time for each kernel"}};
 }
 
+namespace {
+
+// Gives gradients the type of their weights, as in PyTorch, if the weights are their own masters
+// and the job does not say another type. settle() does so again where the precision is open.
+void settle_gradients(Training& training, bool has_precision) {
+  if (training.master_weights != MasterWeights::none) return;
+  const Dtype weights = has_precision ? storage_of(training.precision) : Dtype::bf16;
+  if (is_16_bit(weights)) training.gradient_reduce = weights;
+}
+
+}  // namespace
+
 void read_training(Fields fields, Job& job) {
   read_keys(fields, training_keys(job.plan.training), job);
+  if (!fields.has("gradient_reduce_precision"))
+    settle_gradients(job.plan.training, !job.is_auto("training.precision"));
   job.has_steps = fields.has("steps");
   if (job.is_auto("training.recompute") && job.plan.training.recompute_budget)
     fields.fail("recompute_budget", "given beside recompute 'auto'; keep one of them");

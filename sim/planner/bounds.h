@@ -30,6 +30,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -166,7 +167,11 @@ class BoundMaker {
   Kept kept_bytes(const Candidate& candidate);
   int micro_batches(const Candidate& candidate) const;
   PipelineShape pipeline_shape(const Candidate& candidate) const;
-  ParameterBytes bytes_per_parameter(const Candidate& candidate) const;
+  enum class Counted : std::uint8_t { all, no_gradients };
+  ParameterBytes bytes_per_parameter(const Candidate& candidate,
+                                     Counted counted = Counted::all) const;
+  // Returns whether a plan with so many micro-batches has no gradients in its forward.
+  bool drops_gradients(const Candidate& candidate, int micro_batches) const;
   bool reduces_each(const Candidate& candidate) const;  // gradients, in every micro-batch
   // Returns the bytes of the buffers of weights and gradients that are gathered and reduced unit by
   // unit, per parameter of a block, on a stage that has a chunk of `blocks` blocks.
@@ -189,7 +194,7 @@ class BoundMaker {
     int ranks, shards;
   };
   static Sharers sharers(const Candidate& candidate, bool experts);
-  double bytes_of_each(const Candidate& candidate, int shards) const;
+  double bytes_of_each(const Candidate& candidate, int shards, Counted counted) const;
   ParameterTimes gathers_of_frozen(const Candidate& candidate, const Sharers& sharers);
   ParameterTimes times_of_each(const Candidate& candidate, const Sharers& sharers);
   double all_gather_s(const Candidate& candidate, const Sharers& sharers);

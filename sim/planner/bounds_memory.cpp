@@ -13,6 +13,7 @@
 #include "sim/planner/bounds.h"
 #include "sim/planner/mixed_recompute.h"
 #include "sim/predict/predict.h"
+#include "sim/predict/pytorch_memory.h"
 
 namespace meshwright::sim {
 
@@ -62,16 +63,21 @@ bool BoundMaker::works_by_units(const Candidate& candidate) const {
   return candidate.zero_stage == 3 || reduces_each(candidate);
 }
 
-ParameterBytes BoundMaker::bytes_per_parameter(const Candidate& candidate) const {
+ParameterBytes BoundMaker::bytes_per_parameter(const Candidate& candidate, Counted counted) const {
   const auto each = [&](bool of_experts) {
-    return bytes_of_each(candidate, sharers(candidate, of_experts).shards);
+    return bytes_of_each(candidate, sharers(candidate, of_experts).shards, counted);
   };
   return {each(false), each(true)};
 }
 
+bool BoundMaker::drops_gradients(const Candidate& candidate, int micro_batches) const {
+  const bool has_ddp_buffers = candidate.zero_stage < 3 && candidate.replicas() > 1;
+  return makes_gradients_anew(base_.training, candidate.pipeline, micro_batches, has_ddp_buffers);
+}
+
 // Returns the bytes per parameter on a rank if `shards` ranks share one copy: those of a bucket of
 // the parameters that need least, as lowering places it and as training frameworks hold it.
-double BoundMaker::bytes_of_each(const Candidate& candidate, int shards) const {
+double BoundMaker::bytes_of_each(const Candidate& candidate, int shards, Counted counted) const {
   const Training& t = base_.training;
   BucketPlan planned;
   planned.zero = shards > 1 ? candidate.zero_stage : 0;
@@ -86,7 +92,8 @@ double BoundMaker::bytes_of_each(const Candidate& candidate, int shards) const {
   std::int64_t bytes = 0;
   for (const BucketPart& part : parts_of(planned, t)) {
     (bucket.*part.operand).type = part.type;
-    if (part.cls != MemoryClass::optimizer || candidate.offload != Offload::optimizer)
+    const bool counts = counted == Counted::all || part.cls != MemoryClass::gradients;
+    if (counts && (part.cls != MemoryClass::optimizer || candidate.offload != Offload::optimizer))
       bytes += part.type.bytes();
   }
   const std::int64_t weights = bucket.weights.type.bytes();
@@ -173,9 +180,18 @@ double BoundMaker::single_stage_memory(const Candidate& candidate, bool likely) 
   // so buffers live shorter. Then the lower bound counts only the largest buffer of a task.
   const bool waits = !likely && works_by_units(candidate);
   const auto task = static_cast<double>(waits ? kept.largest_task : kept.task);
-  return fixed_bytes() + bytes_per_parameter(candidate).of(work(candidate).parameters) +
-         unit_buffer_bytes(candidate, model_.layers).of(work(candidate).block_parameters) +
-         in_flight(candidate, 0) * bytes + (likely || !mixed ? task : 0);
+  const double states = bytes_per_parameter(candidate).of(work(candidate).parameters);
+  const double units =
+      unit_buffer_bytes(candidate, model_.layers).of(work(candidate).block_parameters);
+  if (drops_gradients(candidate, micro_batches(candidate))) {
+    // The forward ends without gradients, and the backward with all of them but without anything
+    // that is saved. A task's buffers are there at neither end for sure.
+    const double others =
+        bytes_per_parameter(candidate, Counted::no_gradients).of(work(candidate).parameters);
+    return fixed_bytes() + std::max(states, others + units + bytes + (likely ? task : 0));
+  }
+  return fixed_bytes() + states + units + in_flight(candidate, 0) * bytes +
+         (likely || !mixed ? task : 0);
 }
 
 double BoundMaker::any_partition_memory(const Candidate& candidate) {

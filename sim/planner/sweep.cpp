@@ -46,10 +46,12 @@ class Sweep {
     }
     for (const Sharding& sharding : branch.shardings) {
       Candidate with = chosen_with(branch.shape, sharding);
-      bytes_per_parameter_.push_back(bounds.bytes_per_parameter(with));
+      const auto counted = bounds.drops_gradients(with, 1) ? BoundMaker::Counted::no_gradients
+                                                           : BoundMaker::Counted::all;
+      bytes_per_parameter_.push_back(bounds.bytes_per_parameter(with, counted));
       unit_buffer_bytes_.push_back(bounds.unit_buffer_bytes(with, 1));
       with.offload = Offload::optimizer;
-      bytes_without_states_.push_back(bounds.bytes_per_parameter(with));
+      bytes_without_states_.push_back(bounds.bytes_per_parameter(with, counted));
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "hwprofiles/topology.h"
 #include "models/core/error.h"
@@ -9,6 +10,7 @@
 #include "models/program/graph/gpu_scratch.h"
 #include "models/program/graph/op_table.h"
 #include "sim/cost/cost.h"
+#include "sim/predict/pytorch_memory.h"
 #include "sim/predict/unseen_sources.h"
 
 namespace meshwright::sim {
@@ -171,6 +173,17 @@ double library_bytes(const Cluster& cluster) {
          (cluster.ranks() > 1 ? overheads.communicator_bytes : 0);
 }
 
+namespace {
+
+bool has_them_anew(const Program& program) {
+  const JobSettings& job = *program.settings;
+  return program.memory.host_bytes == 0 &&
+         makes_gradients_anew(job.training, program.layout.stages, program.micro_batches,
+                              job.zero_stage < 3 && job.degrees.rdp() > 1);
+}
+
+}  // namespace
+
 StageMemory stage_memory(const Program& program, const Cluster& cluster) {
   std::int64_t gradients = 0, weights = rounded_left_out(program, cluster.machine);
   for (const Bucket& bucket : program.buckets) {
@@ -182,8 +195,10 @@ StageMemory stage_memory(const Program& program, const Cluster& cluster) {
   }
   StageMemory stage;
   stage.stage = program.stage;
-  stage.class_bytes = program.memory.class_bytes;
-  stage.arena_bytes = program.memory.arena_bytes + gradients - weights;
+  stage.class_bytes =
+      has_them_anew(program) ? peak_in_pytorch(program) : program.memory.class_bytes;
+  stage.arena_bytes =
+      std::accumulate(stage.class_bytes.begin(), stage.class_bytes.end(), gradients - weights);
   stage.scratch_bytes = scratch_of(program, cluster.machine);
   stage.class_bytes[static_cast<std::size_t>(MemoryClass::workspace)] += stage.scratch_bytes;
   stage.class_bytes[static_cast<std::size_t>(MemoryClass::gradients)] += gradients;

@@ -43,7 +43,11 @@ json stated(const StepRow& row) {
   json& training = job["training"];
   if (row.framework != Framework::meshwright && !training.contains("framework"))
     training["framework"] = framework_words()[static_cast<std::size_t>(row.framework)];
-  const bool is_pure = row.states_in_16_bits && training.value("precision", "") == "bf16";
+  const bool has_assumed_masters = std::ranges::count(row.assumed, "training.master_weights") > 0;
+  const bool keeps_16_bits =
+      row.states == StatesOfSource::in_16_bits ||
+      (row.states == StatesOfSource::in_16_bits_if_assumed && has_assumed_masters);
+  const bool is_pure = keeps_16_bits && training.value("precision", "") == "bf16";
   if (is_pure && !training.contains("master_weights")) training["master_weights"] = "none";
   if (is_pure && !training.contains("moments_precision")) training["moments_precision"] = "bf16";
   state_experts(job);

@@ -184,7 +184,7 @@ Evidence read_evidence(const std::string& path) {
   for (Fields& row : file.objects("rows")) read_row(std::move(row), harness, evidence);
   for (StepRow& row : evidence.steps) {
     row.framework = evidence.framework;
-    row.states_in_16_bits = keeps_states_in_16_bits(evidence.where);
+    row.states = states_of_source(evidence.where);
   }
   file.done();
   return evidence;

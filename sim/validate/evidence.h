@@ -8,6 +8,7 @@
 
 #include "models/program/framework.h"
 #include "sim/collectives/select.h"
+#include "sim/validate/framework_of_source.h"
 #include "sim/validate/harness.h"
 
 namespace meshwright::sim {
@@ -24,7 +25,7 @@ struct StepRow {  // a training step
   std::string job;  // a job file's text
   // Whose step it is, unless the job says so: that of the file's source.
   Framework framework = Framework::meshwright;
-  bool states_in_16_bits = false;  // the same: weights have no masters, and moments 16 bits
+  StatesOfSource states = StatesOfSource::full;  // of the file's source
   double step_time_s = 0;
   std::optional<double> peak_memory_bytes;
   PeakMemoryOf peak_memory_of = PeakMemoryOf::device;

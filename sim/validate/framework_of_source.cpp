@@ -7,7 +7,7 @@ namespace {
 struct Repository {
   std::string_view name;
   Framework framework;
-  bool keeps_states_in_16_bits = false;
+  StatesOfSource states = StatesOfSource::full;
 };
 
 // Frameworks without a word of their own are the ones that they are built on. A source is that of
@@ -23,10 +23,11 @@ constexpr Repository repositories[] = {
     {"NVIDIA/Megatron-LM", Framework::megatron_lm},
     {"pytorch/torchtitan", Framework::torchtitan},
     {"pytorch/ao", Framework::torchtitan},
-    {"pytorch/torchtune", Framework::pytorch, true},
-    {"foundation-model-stack/fms-acceleration", Framework::transformers},
+    {"pytorch/torchtune", Framework::pytorch, StatesOfSource::in_16_bits},
+    {"foundation-model-stack/fms-acceleration", Framework::transformers,
+     StatesOfSource::in_16_bits_if_assumed},
     {"foundation-model-stack/fms-fsdp", Framework::pytorch},
-    {"QwenLM/", Framework::transformers, true},  // adapters too: peft before release 0.12
+    {"QwenLM/", Framework::transformers, StatesOfSource::in_16_bits},  // peft before release 0.12
     {"huggingface/", Framework::transformers},
     {"hiyouga/LlamaFactory", Framework::transformers},
     {"axolotl", Framework::transformers},
@@ -48,8 +49,6 @@ Repository repository_in(std::string_view where) {
 
 Framework framework_of_source(std::string_view where) { return repository_in(where).framework; }
 
-bool keeps_states_in_16_bits(std::string_view where) {
-  return repository_in(where).keeps_states_in_16_bits;
-}
+StatesOfSource states_of_source(std::string_view where) { return repository_in(where).states; }
 
 }  // namespace meshwright::sim

@@ -1,6 +1,7 @@
 // Tells whose training steps a public repository publishes.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "models/program/framework.h"
@@ -11,8 +12,14 @@ namespace meshwright::sim {
 // public, or meshwright if it names none. Code bases with kernels of their own have none.
 Framework framework_of_source(std::string_view where);
 
-// Returns whether that repository's code trains in bf16 alone, where it trains in bf16: torchtune's
-// `dtype` is that of weights, gradients and moments.
-bool keeps_states_in_16_bits(std::string_view where);
+// How a repository's code keeps weights and moments when it trains in bf16.
+enum class StatesOfSource : std::uint8_t {
+  full,                  // in fp32, unless a row says something else
+  in_16_bits,            // in bf16, unless a row says something else, as torchtune with dtype bf16
+  in_16_bits_if_assumed  // in bf16 in rows whose `assumed` has training.master_weights
+};
+
+// Returns how the known repository in `where` keeps states, or `full` if `where` names none.
+StatesOfSource states_of_source(std::string_view where);
 
 }  // namespace meshwright::sim

@@ -203,6 +203,27 @@ TEST_CASE("optimizers and attention are read by the words that the Trainer has",
   CHECK(job_of(whole, "run.yaml")["training"]["master_weights"] == "none");
 }
 
+// A model that is loaded in bf16 has gradients and moments in bf16, unless somebody widens it.
+TEST_CASE("the type in which a model is loaded is that of its training states", "[interop]") {
+  const std::string trainer =
+      "model_name_or_path: meta-llama/Llama-2-7b-hf\nmax_length: 2048\nbf16: true\n"
+      "per_device_train_batch_size: 1\ngradient_accumulation_steps: 2\noutput_dir: out\n";
+  const auto training = [&](const std::string& more) {
+    return job_of(trainer + more, "sft.yaml")["training"];
+  };
+  const json as_loaded = training("torch_dtype: bfloat16\n");
+  CHECK(as_loaded["master_weights"] == "none");
+  CHECK(as_loaded["moments_precision"] == "bf16");
+  CHECK(as_loaded["gradient_reduce_precision"] == "bf16");
+  for (const char* widened :
+       {"", "torch_dtype: float32\n", "torch_dtype: bfloat16\nuse_peft: true\n",
+        "torch_dtype: bfloat16\ndistributed_type: FSDP\n"}) {
+    INFO(widened);
+    CHECK(training(widened).value("master_weights", "fp32") == "fp32");
+  }
+  CHECK(training("torch_dtype: bfloat16\noptim: adafactor\n")["master_weights"] == "none");
+}
+
 // Examples are started in the root of their repository.
 TEST_CASE("a named file is found from a folder above, too", "[interop]") {
   const TestFolder folder;

@@ -39,13 +39,29 @@ std::string saved_memory_text(const Compiled& compiled) {
   return text.empty() ? text : "      " + text + "\n";
 }
 
+// Returns the tensors at a stage's predicted peak, largest first. A framework may hold less of a
+// class than the Program has places for (sim/predict/pytorch_memory.h), for example no gradients.
+std::vector<PeakTensor> tensors_at_peak(const Program& program, const StageMemory& stage) {
+  std::vector<PeakTensor> tensors = peak_tensors(program);
+  std::array<std::int64_t, memory_class_count> left = stage.class_bytes;
+  for (PeakTensor& each : tensors) {
+    if (each.cls == MemoryClass::parameters) continue;  // those that are rounded count apart
+    std::int64_t& of_class = left[static_cast<std::size_t>(each.cls)];
+    each.bytes = std::min(each.bytes, of_class);
+    of_class -= each.bytes;
+  }
+  std::erase_if(tensors, [](const PeakTensor& each) { return each.bytes == 0; });
+  std::ranges::stable_sort(tensors, std::greater{}, &PeakTensor::bytes);
+  return tensors;
+}
+
 // Returns the three kinds of tensors that take the largest part of the peak memory, on the stage
 // with the highest peak.
 std::string peak_text(const Compiled& compiled, const Prediction& p) {
   constexpr std::size_t shown = 3;
   const auto fullest = std::ranges::max_element(p.memory, {}, &StageMemory::peak_bytes);
   const auto stage = static_cast<std::size_t>(fullest - p.memory.begin());
-  std::vector<PeakTensor> tensors = peak_tensors(compiled.stages.at(stage));
+  std::vector<PeakTensor> tensors = tensors_at_peak(compiled.stages.at(stage), *fullest);
   tensors.resize(std::min(tensors.size(), shown));
   std::string text;
   for (const PeakTensor& tensor : tensors)
@@ -160,9 +176,9 @@ json prediction_json(const Prediction& p) {
           {"simulation_wall_s", p.simulation_wall_s}};
 }
 
-json peak_tensors_json(const Program& program) {
+json peak_tensors_json(const Program& program, const StageMemory& stage) {
   json rows = json::array();
-  for (const PeakTensor& tensor : peak_tensors(program))
+  for (const PeakTensor& tensor : tensors_at_peak(program, stage))
     rows.push_back({{"name", tensor.name},
                     {"class", name_of(tensor.cls)},
                     {"bytes", tensor.bytes},

@@ -33,7 +33,8 @@ std::string bill_text(const std::optional<Bill>& bill);
 nlohmann::json framework_json(const Prediction& prediction);
 // Returns "peak 3.1 GiB of 15.8 GiB". If the job names a framework, its memory comes first.
 std::string peak_memory_text(const Plan& plan, const Prediction& prediction);
-nlohmann::json peak_tensors_json(const Program& program);  // of one stage, largest first
+// Returns the tensors at the predicted peak of one stage, largest first.
+nlohmann::json peak_tensors_json(const Program& program, const StageMemory& stage);
 // Returns what crosses between stages: [{from_stage, to_stage, bytes, tensors}].
 nlohmann::json cuts_json(const std::vector<Program>& stages);
 nlohmann::json breakdown_json(const std::vector<StageBreakdown>& stages);

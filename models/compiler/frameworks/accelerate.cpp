@@ -12,10 +12,26 @@ namespace {
 
 bool is_fsdp(const Plan& plan) { return plan.parallelism.zero_stage == 3; }
 
-// DDP reduces gradients in fp32, as autocast keeps them. FSDP reduces them in the type that it
-// computes in: 16 bits in mixed precision.
+// Returns whether weights, gradients and moments all have 16 bits, as in a model that is loaded so.
+// In fp16 PyTorch's GradScaler takes no such gradients.
+bool is_all_in_bf16(const Training& t) {
+  return t.master_weights == MasterWeights::none && storage_of(t.precision) == Dtype::bf16;
+}
+
+// Gradients have the type of their weights. DDP reduces them in it: in fp32, as autocast keeps
+// weights, or in 16 bits if the model is loaded so. FSDP reduces them in the type that it computes
+// in.
 Dtype reduced_type(const Plan& plan) {
-  return is_fsdp(plan) ? storage_of(plan.training.precision) : Dtype::f32;
+  return is_fsdp(plan) || is_all_in_bf16(plan.training) ? storage_of(plan.training.precision)
+                                                        : Dtype::f32;
+}
+
+// Returns whether the optimizer's states have the type of the weights, or, with adamw_torch_8bit,
+// 8 bits.
+bool has_states_of_trainer(const Training& t) {
+  if (is_in_blocks(t.moments)) return t.master_weights != MasterWeights::remainders;
+  return is_all_in_bf16(t) ? t.moments == Dtype::bf16
+                           : t.master_weights == MasterWeights::fp32 && t.moments == Dtype::f32;
 }
 
 bool is_known_bucket(const Plan& plan) {
@@ -84,11 +100,15 @@ constexpr Limit own[] = {
                    ? 0
                    : std::max<std::int64_t>(1, bytes / mebibyte) * mebibyte;
      }},
-    only<&Training::master_weights, MasterWeights::fp32>("training.master_weights",
-                                                         "keeps weights in fp32"),
-    {"training.moments_precision", "keeps moments in fp32 or, with adamw_torch_8bit, in 8 bits",
-     [](const Plan& p, const Model&) { return p.training.moments != Dtype::bf16; },
-     [](Plan& p, const Model&) { p.training.moments = Dtype::f32; }},
+    {"training.master_weights",
+     "keeps weights and moments in fp32, or all in bf16, gradients too, if the model is loaded so; "
+     "with adamw_torch_8bit moments have 8 bits",
+     [](const Plan& p, const Model&) { return has_states_of_trainer(p.training); },
+     [](Plan& p, const Model&) {
+       Training& t = p.training;
+       if (!is_all_in_bf16(t)) t.master_weights = MasterWeights::fp32;
+       if (!is_in_blocks(t.moments)) t.moments = is_all_in_bf16(t) ? Dtype::bf16 : Dtype::f32;
+     }},
     {"training.loss_scale", "scales with PyTorch's GradScaler: from 65536 on, window 2000",
      [](const Plan& p, const Model&) {
        return !p.training.loss_scale || p.training.loss_scale == scale_of_grad_scaler;

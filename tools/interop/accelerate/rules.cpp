@@ -58,6 +58,21 @@ Rule cluster_rule() {
           "num_processes counts all hosts'"};
 }
 
+// Returns whether weights, gradients and moments are all in bf16. They are so if a file asks for it
+// (pure_bf16), and if the model is loaded in bf16 and nobody widens its weights: accelerate does
+// under FSDP in mixed precision, DeepSpeed has masters, and peft keeps adapters in fp32.
+bool trains_as_loaded(Settings& from, const std::string& mixed) {
+  const std::string kind = kind_of(from);
+  const std::string type = from.word("torch_dtype").value_or(from.word("dtype").value_or(""));
+  const std::string adapter = from.word("adapter").value_or("");
+  const bool has_adapters =
+      from.flag("use_peft").value_or(false) || adapter == "lora" || adapter == "qlora";
+  if (from.flag("pure_bf16").value_or(false)) return true;
+  if (type != "bfloat16" && type != "bf16" && type != "torch.bfloat16") return false;
+  if (kind == "DEEPSPEED" || kind == "MEGATRON_LM" || has_adapters) return false;
+  return mixed == "no" || (mixed == "bf16" && kind != "FSDP");
+}
+
 void read_precision(Settings& from, JobDraft& to) {
   std::string word = from.word("mixed_precision").value_or("no");
   if (word == "false") word = "no";  // what YAML makes of it
@@ -66,8 +81,13 @@ void read_precision(Settings& from, JobDraft& to) {
   const bool tf32 = from.flag("tf32").value_or(false);
   if (word != "no" && word != "fp16" && word != "bf16" && word != "fp8")
     from.fail("mixed_precision", "unknown word '" + word + "'; known: no, fp16, bf16 and fp8");
-  const std::string precision = word != "no" ? word : tf32 ? "tf32" : "fp32";
+  const bool as_loaded = trains_as_loaded(from, word);
+  const std::string precision = as_loaded ? "bf16" : word != "no" ? word : tf32 ? "tf32" : "fp32";
   const std::string kind = kind_of(from);
+  if (as_loaded) {
+    to.set("training.master_weights", "none");
+    to.remark("weights are loaded in bf16: gradients and moments are in bf16 too");
+  }
   to.set("training.precision", precision);
   if (word == "fp8") {
     const std::string backend =
@@ -76,9 +96,10 @@ void read_precision(Settings& from, JobDraft& to) {
     to.set("training.fp8_recipe", backend == "TE" ? "delayed" : "tensorwise");
   }
   const bool is_sent_in_16_bits = word != "no" && (kind == "FSDP" || kind == "DEEPSPEED");
-  to.set("training.gradient_reduce_precision", !is_sent_in_16_bits ? "fp32"
-                                               : word == "fp16"    ? "fp16"
-                                                                   : "bf16");
+  to.set("training.gradient_reduce_precision", as_loaded             ? "bf16"
+                                               : !is_sent_in_16_bits ? "fp32"
+                                               : word == "fp16"      ? "fp16"
+                                                                     : "bf16");
   if (word == "fp16" && kind != "DEEPSPEED")
     to.set("training.loss_scale", {{"initial", scale_of_grad_scaler.initial},
                                    {"factor", scale_of_grad_scaler.factor},
@@ -93,18 +114,25 @@ Rule precision_rule() {
   return {
       {"training.precision", "training.fp8_recipe", "training.gradient_reduce_precision",
        "training.loss_scale", "training.fuse_gradient_accumulation", "training.cuda_graph"},
-      {"mixed_precision", "bf16", "fp16", "tf32", "fp8_config.fp8_backend", "fp8_config.backend"},
+      {"mixed_precision", "bf16", "fp16", "tf32", "torch_dtype", "dtype", "fp8_config.fp8_backend",
+       "fp8_config.backend"},
       read_precision,
       [](const JobValues& from, Settings& to) {
         const Precision precision = from.plan.training.precision;
-        to.add("mixed_precision", precision == Precision::bf16   ? "bf16"
+        const bool as_loaded = from.plan.training.master_weights == MasterWeights::none;
+        if (as_loaded) to.add("torch_dtype", "bfloat16");
+        // accelerate would widen the weights under FSDP in mixed precision.
+        const bool mixes = !as_loaded || from.plan.parallelism.zero_stage != 3;
+        to.add("mixed_precision", !mixes                         ? "no"
+                                  : precision == Precision::bf16 ? "bf16"
                                   : precision == Precision::fp16 ? "fp16"
                                                                  : "no");
-        to.add("bf16", precision == Precision::bf16);
+        to.add("bf16", mixes && precision == Precision::bf16);
         to.add("fp16", precision == Precision::fp16);
         to.add("tf32", precision == Precision::tf32);
       },
-      "FSDP and DeepSpeed send gradients in 16 bits, DDP in fp32"};
+      "FSDP and DeepSpeed send gradients in 16 bits, DDP in the type of the weights; a model that "
+      "is loaded in bf16 (torch_dtype) is trained so, unless FSDP in mixed precision widens it"};
 }
 
 // Returns the name of a setting of fsdp_config to read: `without` the prefix fsdp_ if only that one

@@ -82,6 +82,8 @@ constexpr WithoutMeaning own_rows[] = {
     {"progressive_layer_drop.*", "all blocks take part in every step here"},
     {"graph_harvesting", about_kernels},
     {"use_data_before_expert_parallelism", "experts' ranks are neighbours here"},
+    {"torch_dtype", "in which weights are loaded; the precision says how they are trained"},
+    {"dtype", "in which weights are loaded; the precision says how they are trained"},
     {"local_rank", "how processes meet"},
     {"torchrun.*", "how processes meet"},
     {"deepspeed.*", "how processes meet"},

@@ -85,8 +85,6 @@ constexpr WithoutMeaning rows[] = {
     {"special_tokens.*", about_data},
     {"wandb_*", about_logs},
     {"trust_remote_code", "code of one's own"},
-    {"torch_dtype", "in which weights are loaded; the precision says how they are trained"},
-    {"dtype", "in which weights are loaded; the precision says how they are trained"},
     {"low_cpu_mem_usage", "how weights are loaded"},
     {"load_in_8bit", "frozen weights have 16 bits here"},
 };
@@ -117,6 +115,7 @@ class ScriptArguments:
     block_size: int = 1024
     attn_implementation: str = "sdpa"
     model_name_or_path: str = ""
+    torch_dtype: str = "float32"
     use_peft: bool = False
     lora_r: int = 8
     lora_alpha: float = 8
@@ -143,6 +142,8 @@ class RandomTokens(Dataset):
 def make_model(script, training):
     kind = torch.bfloat16 if training.bf16 else torch.float16 if training.fp16 else torch.float32
     options = {"attn_implementation": script.attn_implementation}
+    if script.torch_dtype == "bfloat16":  # gradients and moments then are in bf16 too
+        options["dtype"] = torch.bfloat16
     if script.use_peft:  # frozen weights need no fp32
         options["dtype"] = kind
     if script.load_in_4bit:
@@ -201,8 +202,9 @@ void turn_off_dropout(nlohmann::json& config) {
 
 // Returns whether the setting is an argument of the training script above, not of the Trainer.
 bool is_of_script(std::string_view name) {
-  return name == "block_size" || name == "attn_implementation" || name == "use_peft" ||
-         name.starts_with("lora_") || name == "load_in_4bit" || name.starts_with("bnb_");
+  return name == "block_size" || name == "attn_implementation" || name == "torch_dtype" ||
+         name == "use_peft" || name.starts_with("lora_") || name == "load_in_4bit" ||
+         name.starts_with("bnb_");
 }
 
 }  // namespace

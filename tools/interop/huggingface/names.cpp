@@ -93,6 +93,8 @@ void read_axolotl(Settings& settings) {
     settings.note(bf16->place + ": bf16 auto: taken as on, as on every GPU since Ampere");
     settings.add("bf16", true, bf16->place);
   }
+  if (is_on(settings, "bf16") && !settings.has("torch_dtype"))
+    imply_setting(settings, "torch_dtype", "bfloat16", "bf16");  // so axolotl loads the model
   const bool shards = std::ranges::any_of(settings.all(), [](const Setting& each) {
     return each.name.starts_with("fsdp_config.") && each.name != "fsdp_config.fsdp_version";
   });

@@ -35,6 +35,7 @@ constexpr std::string_view written[] = {
     "fp16",
     "tf32",
     "ddp_bucket_cap_mb",
+    "torch_dtype",
     "use_peft",
     "lora_r",
     "lora_alpha",
@@ -173,8 +174,9 @@ void read_trainer_optimizer(Settings& from, JobDraft& to) {
   const bool has_defaults = has_trainer(from);
   const auto name = from.word("optim");
   if (name) read_optimizer_word(from, *name, to);
-  const bool is_pure = from.flag("pure_bf16").value_or(false);
-  if (is_pure) to.set("training.master_weights", "none");
+  if (from.flag("pure_bf16").value_or(false)) to.set("training.master_weights", "none");
+  const bool is_pure = to.word("training.master_weights", "fp32") == "none" &&
+                       to.word("training.optimizer", "adamw") != "adafactor";
   if (name && name->ends_with("4bit"))
     to.remark("optim " + *name + ": its states are taken in 8 bits");
   if (name && (name->ends_with("8bit") || name->ends_with("4bit")))
