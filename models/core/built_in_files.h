@@ -1,4 +1,4 @@
-// Files of the source tree that the build embeds in the program.
+// Gives access to the files of the source tree that the build embeds in the program.
 #pragma once
 
 #include <span>
@@ -9,7 +9,8 @@
 namespace meshwright::core {
 
 struct BuiltInFile {
-  std::string_view name, text;  // "models/zoo/gpt2.json"
+  // The path in the source tree, such as "models/zoo/gpt2.json", and the content.
+  std::string_view name, text;
 };
 std::span<const BuiltInFile> built_in_files();
 

@@ -11,7 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns "models/zoo/gpt2.json" for "built-in:/models/zoo/gpt2.json", and nothing for other paths.
+// Returns the normalized name of a built-in file, such as "models/zoo/gpt2.json" for the path
+// "built-in:/models/zoo/gpt2.json". Returns nothing if `path` does not begin with "built-in:/".
 std::optional<std::string> built_in_name(const std::string& path) {
   if (!path.starts_with(built_in)) return std::nullopt;
   return fs::path(path.substr(built_in.size())).lexically_normal().string();

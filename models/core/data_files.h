@@ -1,5 +1,6 @@
-// Files that the program needs wherever it runs are built into it: the profiles of machines and the
-// models of the zoo. Paths name them like files on disk: "built-in:/models/zoo/gpt2.json".
+// Reads data files from the disk or from the program itself. The JSON files of hwprofiles/ and
+// models/zoo/ are built into the program. Paths name them like files on disk:
+// "built-in:/models/zoo/gpt2.json".
 #pragma once
 
 #include <optional>
@@ -18,8 +19,8 @@ std::optional<std::string_view> built_in_file(const std::string& path);
 
 // Returns whether `path` names a regular file, built in or on disk.
 bool is_data_file(const std::string& path);
-// Returns the names of a folder's JSON files without ".json", sorted, or nothing if there is no
-// such folder. A built-in folder without JSON files counts as missing.
+// Returns the names of a folder's entries with the extension .json, without it, sorted. Returns
+// nothing if the folder cannot be listed. A built-in folder without such files counts as missing.
 std::optional<std::vector<std::string>> json_names(const std::string& folder);
 
 }  // namespace meshwright::core

@@ -9,7 +9,7 @@
 
 namespace meshwright::core {
 
-// Returns the divisors of `number` in ascending order. Readers of jobs limit `number` to 31 bits.
+// Returns the divisors of `number`, at least 1, in ascending order. They must fit into an int.
 inline std::vector<int> divisors(std::int64_t number) {
   std::vector<int> found;
   for (std::int64_t d = 1; d * d <= number; ++d) {

@@ -1,4 +1,4 @@
-// Element types of tensors, and the precisions in which a model is trained.
+// Defines the element types of tensors and the precisions in which a model is trained.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ enum class Dtype : std::uint8_t {
 
 constexpr std::int64_t moment_block = 256, moment_block_bytes = 256 + 4;
 
-// A block of a type whose elements share scales: its elements, and its bytes with all scales. Other
-// types have blocks of no elements.
+// The size of a block of a type that stores elements and their common scale together: the number of
+// its elements, and its bytes with all scales. Both are 0 for types that have no blocks.
 struct DtypeBlock {
   std::int64_t elements = 0, bytes = 0;
 };
@@ -94,15 +94,16 @@ constexpr std::int64_t bits_of(Dtype dtype) {
   }
   return 0;
 }
-// Returns the bytes of a single element, rounded up.
+// Returns the bytes of a single element without scales, rounded up.
 constexpr std::int64_t bytes_of(Dtype dtype) { return (bits_of(dtype) + 7) / 8; }
-// Returns the bytes of `elements` elements. A partial block takes the bytes of a whole one.
+// Returns the bytes of `elements` elements, rounded up. A partial block takes the bytes of a whole
+// one.
 constexpr std::int64_t bytes_of(std::int64_t elements, Dtype dtype) {
   if (const DtypeBlock block = dtype_block(dtype); block.elements > 0)
     return (elements + block.elements - 1) / block.elements * block.bytes;
   return (elements * bits_of(dtype) + 7) / 8;
 }
-// Returns the mean bytes per element of a large tensor.
+// Returns the bytes per element of a tensor of whole blocks, or of a whole number of bytes.
 constexpr double mean_bytes_of(Dtype dtype) {
   const DtypeBlock block = dtype_block(dtype);
   return block.elements > 0 ? static_cast<double>(block.bytes) / static_cast<double>(block.elements)
@@ -111,7 +112,8 @@ constexpr double mean_bytes_of(Dtype dtype) {
 
 constexpr bool is_16_bit(Dtype dtype) { return dtype == Dtype::f16 || dtype == Dtype::bf16; }
 constexpr bool is_8_bit(Dtype dtype) { return dtype == Dtype::e4m3 || dtype == Dtype::e5m2; }
-// Returns whether matrix multiplications read this type, with scales, after the pass `quantize`.
+// Returns whether this is a type to which the pass `quantize` rounds the inputs of matrix
+// multiplications. Their scales are tensors of their own.
 constexpr bool is_quantized(Dtype dtype) { return is_8_bit(dtype) || dtype == Dtype::e2m1; }
 // Returns the largest finite value of e4m3 or e5m2.
 constexpr float largest_of(Dtype dtype) { return dtype == Dtype::e5m2 ? 57344.0F : 448.0F; }
@@ -121,14 +123,14 @@ constexpr float largest_of(Dtype dtype) { return dtype == Dtype::e5m2 ? 57344.0F
 enum class Precision : std::uint8_t { fp32, tf32, fp16, bf16, fp8, nvfp4, fp64 };
 inline constexpr int precision_count = static_cast<int>(Precision::fp64) + 1;
 
-// Returns whether the inputs of linear layers in blocks are quantized to 8 or 4 bits
-// (models/compiler/passes/graph/quantize.h).
+// Returns whether linear layers of transformer blocks multiply inputs of 8 or 4 bits
+// (models/compiler/passes/graph/quantize.h names the exceptions).
 constexpr bool quantizes(Precision precision) {
   return precision == Precision::fp8 || precision == Precision::nvfp4;
 }
 
-// Returns the type in which activations and working parameters are stored. Under fp8 and nvfp4 it
-// is bf16, and only the inputs of matrix multiplications are quantized.
+// Returns the type in which activations and the parameters that kernels read are stored by default.
+// Under fp8 and nvfp4 it is bf16, and only inputs of matrix multiplications are quantized.
 constexpr Dtype storage_of(Precision precision) {
   switch (precision) {
     case Precision::fp32:

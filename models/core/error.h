@@ -1,7 +1,7 @@
-// The sorts of error. InputError: the user's file or option is wrong (exit code 2). RunError: the
-// run itself failed (exit code 4). Their messages quote input, so they are made printable.
-// MESHWRIGHT_CHECK: the program itself is wrong. It prints a message and aborts, and no input may
-// lead to it.
+// Defines the kinds of error. InputError: the user's file or option is wrong (exit code 2).
+// RunError: the run itself failed (exit code 4). Their messages may quote input, so control
+// characters in them are escaped. MESHWRIGHT_CHECK: the program itself is wrong. It prints a
+// message and aborts, and no input may lead to it.
 #pragma once
 
 #include <stdexcept>
@@ -36,8 +36,8 @@ class NotSupportedYet : public InputError {
       : InputError(Violation{.statement = what, .not_yet = true}) {}
 };
 
-// Throws `error` again. If it is about a key and names no file, it becomes one about `file`: parts
-// of a plan's compilation know the keys of a job, but not its file.
+// Throws an InputError with the violation of `error`. A violation of a key that names no file gets
+// the name `file`, because the compiler knows the keys of a job but not its file.
 [[noreturn]] void throw_in_file(const std::string& file, const InputError& error);
 
 // The run itself failed: a device, a peer or a file system (exit code 4).

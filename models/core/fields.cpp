@@ -31,8 +31,8 @@ std::string shown(const json& value) {
   return text;
 }
 
-// Builds the value, and throws InputError for repeated keys and deep nesting, which nlohmann
-// accepts in silence.
+// Builds the value from the events of nlohmann's parser. Throws InputError for repeated keys and
+// deep nesting, which the library itself accepts.
 class StrictSax : public nlohmann::detail::json_sax_dom_parser<json> {
  public:
   using Base = nlohmann::detail::json_sax_dom_parser<json>;
@@ -85,7 +85,8 @@ class StrictSax : public nlohmann::detail::json_sax_dom_parser<json> {
   std::string error_text_;
 };
 
-// Returns the text "line 3, column 7" for a byte offset, which counts from 1.
+// Returns a text like "line 3, column 7" for the byte number `position`, counted from 1. Columns
+// are counted in bytes.
 std::string line_and_column(const std::string& text, std::size_t position) {
   const std::size_t end = std::min(position == 0 ? 0 : position - 1, text.size());
   const auto begin = text.begin();
@@ -95,7 +96,7 @@ std::string line_and_column(const std::string& text, std::size_t position) {
   return "line " + std::to_string(line) + ", column " + std::to_string(column);
 }
 
-// Returns the part of the parser's message that says what is wrong in the file.
+// Returns what is wrong in a file, in words, taken from the message of nlohmann's parser.
 std::string syntax_problem(const std::string& text) {
   const std::size_t at = text.find("syntax error");
   if (at != std::string::npos) {
@@ -195,7 +196,7 @@ struct Closing {
 };
 
 // Reads a file until its end instead of asking for its size, because pipes and devices report no
-// size or a wrong one. Throws InputError if more than max_file_bytes come.
+// size. Throws InputError if reading fails or the file has more than max_file_bytes.
 std::string read_to_end(int descriptor, const std::string& path) {
   std::string content;
   std::vector<char> block(std::size_t{1} << 16);
@@ -212,8 +213,7 @@ std::string read_to_end(int descriptor, const std::string& path) {
 }
 
 // Returns a pipe's text, also if it was read before. A pipe gives its text once, but some commands
-// read a job more than once. So the text is kept under the pipe's device and inode, which no later
-// pipe shares.
+// read a job more than once. So the text is kept, under the pipe's device and inode numbers.
 std::string read_pipe_once(int descriptor, const std::string& path, const struct stat& status) {
   static std::mutex mutex;
   static std::map<std::pair<dev_t, ino_t>, std::string> texts;
@@ -251,7 +251,8 @@ bool Fields::is_array(std::string_view key) {
 
 namespace {
 
-// Returns whether `word` is another tool's word for a job's key called `name`.
+// Returns whether job_keys_for() knows `word` as another tool's word for a key called `name` in
+// some section of a job.
 bool stands_for(const std::string& word, const std::string& name) {
   const std::vector<std::string> keys = job_keys_for(word);
   return std::ranges::any_of(keys,
@@ -322,8 +323,8 @@ const json& Fields::raw(std::string_view key) { return find(key, "a value"); }
 
 namespace {
 
-// Returns what an unknown key is probably meant to be, as it is written in messages: "'tensor'",
-// "'global_batch' or 'micro_batch'", "/parallelism/tensor". Empty if nothing is near.
+// Returns what an unknown key is probably meant to be, as messages write it: "'tensor'",
+// "'global_batch' or 'micro_batch'", "/parallelism/tensor". Returns "" if nothing is found.
 std::string meant_by(const std::string& key, const std::string& pointer,
                      const std::vector<std::string>& known) {
   if (const std::string same = same_as(key, known); !same.empty()) return "'" + same + "'";
@@ -399,8 +400,8 @@ std::string read_file(const std::string& path) {
   const Closing closing{descriptor};
   struct stat status {};
   fstat(descriptor, &status);
-  // Reading a pipe waits for its writer from here on, because the process that passed it may take a
-  // while to write.
+  // Clears O_NONBLOCK, with which the file was opened. Reading a pipe then waits for its writer,
+  // which may take a while.
   if (!S_ISREG(status.st_mode)) fcntl(descriptor, F_SETFL, O_RDONLY);
   return S_ISFIFO(status.st_mode) ? read_pipe_once(descriptor, path, status)
                                   : read_to_end(descriptor, path);

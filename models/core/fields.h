@@ -1,8 +1,8 @@
-// A strict reader of JSON objects. A wrong type and a missing, unknown or repeated key are reported
-// as an InputError `file: /json/pointer: what is wrong; what would be right`.
+// A strict reader of JSON objects. A wrong type and a missing or unknown key are reported as an
+// InputError `file: /json/pointer: what is wrong; what would be right`.
 //
 //   Fields gpu = read_json_file("p4d.json").object("gpu");
-//   const int count = gpu.required<int>("count");
+//   const int count = gpu.optional<int>("count", 1);
 //   gpu.done();   // "p4d.json: /gpu/cuont: unknown key; did you mean 'count'?"
 #pragma once
 
@@ -20,8 +20,8 @@ namespace meshwright::core {
 
 class Fields {
  public:
-  // `where` is the file's name, and `pointer` the JSON pointer of this object ("" at the top).
-  // Throws InputError if `value` is not an object.
+  // Keeps `value`. `where` is the name of its file, and `pointer` its JSON pointer there ("" at the
+  // top). Throws InputError if `value` is not an object.
   Fields(nlohmann::json value, std::string where, std::string pointer = "");
 
   bool has(std::string_view key);  // marks the key as known
@@ -33,23 +33,24 @@ class Fields {
   // Return the value of a key as T: bool, int, std::int64_t, std::uint32_t, std::uint64_t, double,
   // std::string, or std::vector of int, std::int64_t, double or std::string. Throw InputError for
   // another type. Integers accept 8 and 8.0 (std::uint64_t only 8), never 8.5. A number never
-  // accepts a string or a bool.
+  // accepts a string or a bool. For a missing key, required() throws InputError and optional()
+  // returns `fallback`.
   template <class T>
   T required(std::string_view key);
   template <class T>
   T optional(std::string_view key, T fallback);
 
-  Fields object(std::string_view key);                // required
-  std::vector<Fields> objects(std::string_view key);  // required; an array of objects
+  Fields object(std::string_view key);                // throws InputError if it is no object
+  std::vector<Fields> objects(std::string_view key);  // throws InputError if it is no such array
   std::vector<std::string> keys() const;              // sorted, not in the file's order
-  const nlohmann::json& raw(std::string_view key);    // required; for free-form values
+  const nlohmann::json& raw(std::string_view key);    // of any type; throws if it is missing
   const nlohmann::json& raw() const { return *value_; }
 
-  // Throws InputError if the object has a key that was never asked for. The message names the
-  // nearest key that was asked for, or all of them.
+  // Throws InputError if the object has a key that was never asked for. The message suggests a key
+  // that may be meant, or lists those that were asked for.
   void done() const;
 
-  // Throws an InputError about `key`.
+  // Throws an InputError about `key`, or about this object if `key` is empty.
   [[noreturn]] void fail(std::string_view key, const std::string& problem) const {
     fail(key, Violation{.statement = problem});
   }
@@ -65,21 +66,22 @@ class Fields {
   std::set<std::string, std::less<>> known_;
 };
 
-// Parses one JSON value. Throws InputError for repeated keys, NaN, numbers beyond double, or more
-// than 64 levels. `where` names the source in its messages.
+// Parses one JSON value. Throws InputError if `text` is not valid JSON, repeats a key in an object,
+// has a number beyond the range of a double, or is nested more than 64 levels deep. `where` names
+// the source in messages.
 nlohmann::json parse_json(const std::string& text, const std::string& where);
 
-// Returns JSON text in which NaN, Infinity and -Infinity, which Python's json module writes, are
-// null.
+// Returns the JSON text with `null` in place of NaN, Infinity and -Infinity outside of strings.
+// Python's json module writes these three, but JSON does not have them.
 std::string without_infinities(std::string text);
 
-// Returns the object that a JSON file holds. Throws InputError if the file is missing or
-// unreadable, or is no such object.
+// Returns the object that a JSON file holds. Throws InputError if the file cannot be read or does
+// not hold one JSON object.
 Fields read_json_file(const std::string& path);
 std::string read_file(const std::string& path);
 
-// Returns the index of `value` in `known`. Throws InputError if it is not there: "unknown schedule
-// 'foo'; known: gpipe and 1f1b", where `what` is "schedule".
+// Returns the index of `value` in `known`. Throws InputError if it is not there. If `what` is
+// "schedule", the message may be "unknown schedule 'foo'; known: gpipe and 1f1b".
 int choose(const Fields& fields, std::string_view key, std::string_view what,
            const std::string& value, const std::vector<std::string>& known);
 

@@ -1,4 +1,5 @@
-// A hash of text that is equal on every computer. Keys of random numbers are made with it.
+// Computes a hash of text that is equal on every computer. Among others, it makes keys of random
+// numbers.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The type of JSON values, which every room calls `json`.
+// Declares the short name `json` for the JSON type of the library nlohmann/json.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// Compares names as people write them: in any case, with any signs between words.
+// Reduces names to their letters and digits, so that two spellings of one name compare equal.
 #pragma once
 
 #include <cctype>
@@ -9,7 +9,7 @@
 
 namespace meshwright::core {
 
-// Returns the letters and digits of a name in small letters: "DGX A100 40 GB" is "dgxa10040gb".
+// Returns the ASCII letters and digits of a name in lower case: "dgxa10040gb" for "DGX A100 40 GB".
 inline std::string letters_of(std::string_view name) {
   std::string letters;
   for (const char c : name)

@@ -1,4 +1,4 @@
-// The names of a table's rows, for messages, help and completion.
+// Lists the names of a table's rows, for messages and for help.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace meshwright::core {
 
-// Returns the `name` of each row, in the rows' order.
+// Returns the member `name` of each row, in the rows' order.
 template <class Rows>
 std::vector<std::string> names_in(const Rows& rows) {
   std::vector<std::string> names;

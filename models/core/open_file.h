@@ -1,4 +1,4 @@
-// Opens files to read them. Opening never waits for a process that writes them.
+// Opens files for reading, and checks that reading them will end.
 #pragma once
 
 #include <string>
@@ -7,19 +7,19 @@
 
 namespace meshwright::core {
 
-// Returns a descriptor to read `path` with, or -1 with errno. It does not wait for the writer of a
-// pipe. A run may have thousands of shards or files of data open, but the usual limit is 1,024. So
-// at the limit, this process raises its own limit as far as the system allows.
+// Opens `path` for reading, in non-blocking mode, so that opening a pipe does not wait for its
+// writer. Returns the descriptor, or -1 with errno set. A run may need thousands of open files, but
+// the usual limit is 1,024. So if the limit is reached, this function raises the limit of the
+// process as far as the system allows, and tries once more.
 int open_to_read(const std::string& path);
 
-// Returns whether `path` names a file that this process was started with: standard input, or what a
-// shell puts in place of <(command). Whoever started the process also writes to it, so reading it
-// may wait.
+// Returns whether `path` names a file that a process has open: /dev/stdin, or a path in /dev/fd/ or
+// /proc/.../fd/. A shell puts such a path in place of <(command). Reading it may wait for a writer
+// that the user chose.
 bool names_open_file(const std::string& path);
 
-// Throws InputError unless `path` is a regular file or names_open_file(), because to read another
-// pipe, a device or a socket could take for ever. Every reader that opens `path` by itself calls it
-// first.
+// Throws InputError if `path` does not exist or is a folder. Also throws it for a pipe, a device or
+// a socket, because reading it might never end, unless names_open_file() returns true for `path`.
 void check_readable(const std::string& path);
 
 }  // namespace meshwright::core

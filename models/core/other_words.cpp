@@ -9,7 +9,7 @@ namespace meshwright::core {
 
 namespace {
 
-// A word in small letters without signs between them, and what it is called here.
+// A word as letters_of() returns it, and the value or the dotted key of a job that it stands for.
 struct OtherWord {
   std::string_view word, here;
 };

@@ -52,9 +52,10 @@ std::optional<int> own_descriptor(const fs::path& path) {
   return number;
 }
 
-// Returns whether somebody else put the link into a folder that all may write to, such as /tmp,
-// under a name that they foresaw. Linux can be set to follow no such link (protected_symlinks).
-// This function applies the same rule on every system.
+// Returns whether the link is in a sticky folder that all may write to, such as /tmp, and belongs
+// to neither this user nor the folder's owner. Somebody may have put it there to redirect the
+// output. Linux can be set to follow no such link (protected_symlinks). This function applies the
+// same rule on every system.
 bool is_planted(const fs::path& link) {
   struct stat own {
   }, folder{};
@@ -77,9 +78,9 @@ void check_folder(const std::string& path, const fs::path& file) {
     throw InputError(path + ": nothing can be written in " + folder.string());
 }
 
-// Returns whether the file must not be replaced: this process may not write to it, or nobody may.
-// The superuser may write to any file, but whoever takes all permissions to write from a file wants
-// it kept.
+// Returns whether the file must not be replaced: this process may not write to it, or it has no
+// permission to write for anybody. The superuser may write even then, but whoever takes these
+// permissions from a file wants it kept.
 bool is_read_only(const fs::path& file, const struct stat& status) {
   return (status.st_mode & (S_IWUSR | S_IWGRP | S_IWOTH)) == 0 || access(file.c_str(), W_OK) != 0;
 }
@@ -108,9 +109,9 @@ std::string new_part_name(const std::string& folder) {
   return (fs::path(folder) / fmt::format(".meshwright-{:08x}{:08x}.part", draw(), draw())).string();
 }
 
-// Opens a pipe or a device to write to it. Returns the descriptor, or -1 with errno. It never waits
-// without an end, as a plain open() would for a pipe's reader and for some devices: throws RunError
-// if a pipe has no reader within ten seconds.
+// Opens a pipe or a device to write to it. Returns the descriptor, or -1 with errno. A plain open()
+// might wait without an end for a pipe's reader. This function throws RunError if a pipe has no
+// reader within ten seconds.
 int open_through(const std::string& path) {
   const auto until = std::chrono::steady_clock::now() + for_a_reader;
   for (;;) {
@@ -128,8 +129,8 @@ int open_through(const std::string& path) {
   }
 }
 
-// While an object of this class lives, this thread gets an error from a write to a pipe without a
-// reader, instead of the signal that ends the process.
+// While an object of this class lives, this thread's writes to a pipe without a reader fail with an
+// error. Otherwise the signal SIGPIPE would end the process.
 class WithoutSigpipe {
  public:
   WithoutSigpipe() {
@@ -159,8 +160,8 @@ class WithoutSigpipe {
 
 OutputPlace output_place(const std::string& path) {
   struct stat status {};
-  // stat() follows the links, so the system decides first whether they may be followed. In a shared
-  // folder it may forbid it.
+  // stat() follows the links, so the system decides first whether they may be followed. It may
+  // forbid this in a shared folder.
   const bool is_there = stat(path.c_str(), &status) == 0;
   if (!is_there && errno == ELOOP)
     throw InputError(path + ": its links lead in a circle; name a file");
@@ -250,7 +251,7 @@ void OutputFile::write(std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) {  // this process was started with a non-blocking descriptor
+    if (count < 0 && errno == EAGAIN) {  // the descriptor is in non-blocking mode
       pollfd writable{descriptor_, POLLOUT, 0};
       poll(&writable, 1, -1);
       continue;

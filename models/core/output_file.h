@@ -1,6 +1,5 @@
-// Every file that the program writes as a whole is an OutputFile, so that all of them treat links,
-// devices and faults in the same way. docs/commands.md describes this for users ("Files that are
-// written").
+// Writes a file as a whole, or a stream of text into a pipe or a device. Every output that is
+// written in this way treats links, devices and faults alike (docs/commands.md).
 #pragma once
 
 #include <cstdint>
@@ -14,25 +13,25 @@ namespace meshwright::core {
 // The kind of file that an output is written to, and how it is reached.
 struct OutputPlace {
   enum class Kind : std::uint8_t {
-    file,       // a regular file, there or not; it is replaced
+    file,       // a regular file, which is replaced if it exists
     open_file,  // a descriptor of this process, as /dev/stdout or >(command) name it
-    pipe,       // a named pipe
-    device      // a character device, such as /dev/null
+    pipe,       // another pipe, such as a named one
+    device      // another character device, such as /dev/null
   };
   Kind kind = Kind::file;
-  std::string path;     // of a file, where symbolic links lead; else as it was given
-  int descriptor = -1;  // of an open file; else -1
+  std::string path;     // kind `file`: where symbolic links lead; otherwise the path as given
+  int descriptor = -1;  // kind `open_file`: the descriptor's number; otherwise -1
 };
 
 // Returns where an output to `path` goes, without opening or changing anything. Commands call it
-// before long work. Throws InputError, whose message begins with `path`, if nothing may or can be
-// written there: a folder, a socket, a disk, a read-only file, a folder without permission, links
-// in a circle.
+// before long work. Throws InputError, whose message begins with `path`, if the output would be
+// refused: for example a folder, a socket, a disk, a read-only file, a folder without permission,
+// or links in a circle.
 OutputPlace output_place(const std::string& path);
 
-// A name in `folder` that nobody can guess and that no file has yet. A writer creates a file of
-// this name and renames it when the file is complete, so that readers see the whole file or none.
-// The destructor removes a file that still has the name.
+// A random name in `folder`, which nobody can guess. A writer creates a file of this name and
+// renames it when the file is complete, so that readers see the whole file or none. The destructor
+// removes a file that still has the name.
 class PartName {
  public:
   explicit PartName(const std::string& folder);
@@ -48,19 +47,21 @@ class PartName {
 };
 
 // Writes one output. An existing regular file keeps its content until finish() replaces it by the
-// new one, which gets the same permissions. A fault before that leaves the old file and nothing
-// else. Into pipes, devices and open descriptors, write() writes at once.
+// new one, which gets the same permissions. The destructor removes a new file that was not
+// finished. Into pipes, devices and open descriptors, write() writes at once.
 class OutputFile {
  public:
-  // Makes the folders above `path`. Throws InputError as output_place(), and RunError if the file
-  // cannot be created, or if a pipe has no reader after ten seconds.
+  // Opens the output, and creates the folders above a regular file. Throws InputError as
+  // output_place(). Throws RunError if opening fails, or if a pipe has no reader within ten
+  // seconds.
   explicit OutputFile(const std::string& path);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
   // These three throw RunError `path: cannot be written: why`. rewrite_begin() overwrites the first
-  // bytes, which only a regular file and a device like /dev/null allow.
+  // bytes, which pipes and terminals do not allow. finish() completes the output and is called
+  // last.
   void write(std::string_view bytes);
   void rewrite_begin(std::string_view bytes);
   void finish();

@@ -1,4 +1,4 @@
-// Makes text of a job or a data file safe to print on a terminal.
+// Makes text that may come from outside safe to print on a terminal.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace meshwright::core {
 
-// Returns the text with control characters, which would move the cursor, colour what follows or
-// rename the window, replaced by escapes like `\x1b`. C1 characters (U+0080 to U+009F), which some
-// terminals obey in UTF-8 too, become `\x80` to `\x9f`. Line feeds and tabulators stay.
+// Returns the text with control characters replaced by escapes like `\x1b`, because they could move
+// the cursor, change colours or rename the window. C1 characters (U+0080 to U+009F) in UTF-8, which
+// some terminals obey, become `\x80` to `\x9f`. Line feeds and tabs stay.
 std::string printable(std::string_view text);
 
 }  // namespace meshwright::core

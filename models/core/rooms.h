@@ -1,6 +1,6 @@
-// Says which rooms see which. Each room is a namespace: it sees the names of the rooms below it,
-// and where one of its own is called the same, it means its own. `tests/check_layers` holds
-// includes to the same floors.
+// Declares the layers of the source code as namespaces. A using-directive makes the names of the
+// layers below visible in each of them. If a layer declares the same name itself, its own one is
+// meant. `tests/check_layers` checks that the includes follow these layers too.
 #pragma once
 
 namespace meshwright {

@@ -7,7 +7,8 @@
 
 namespace meshwright::core {
 
-// Returns the least multiple of `multiple` that is at least `value`. Neither is negative.
+// Returns the least multiple of `multiple` that is at least `value`. `value` is at least 0, and
+// `multiple` at least 1.
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }

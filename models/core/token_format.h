@@ -1,4 +1,4 @@
-// The formats of files of tokens.
+// Names the formats of files of tokens, and of conversations.
 // - bytes: every byte is a token.
 // - uint16, uint32: little-endian numbers, with or without llm.c's header of 256 32-bit integers
 //   (magic, version, number of tokens) before them.
@@ -20,8 +20,8 @@ enum class TokenFormat : std::uint8_t { bytes, uint16, uint32, megatron, pairs, 
 
 struct TokenFormatInfo {
   const char* name;
-  int bytes;  // of a token; 0: the file says it, or holds text
-  std::uint32_t magic, version;
+  int bytes;                     // bytes of a token; 0 if the file says it, or holds text
+  std::uint32_t magic, version;  // of llm.c's header (version for megatron: of the index)
 };
 
 constexpr TokenFormatInfo token_formats[] = {{"bytes", 1, 0, 0},         {"uint16", 2, 20240520, 1},

@@ -1,5 +1,5 @@
-// Units as types, so that the compiler rejects the sum of a rate and a time. Values are in SI
-// units. All operators that combine two units are in this file.
+// Defines units as types, so that the sum of a rate and a time does not compile. Values are in
+// seconds, bytes, FLOPs and their ratios. All operators that combine two units are in this file.
 #pragma once
 
 #include <compare>

@@ -13,11 +13,11 @@ namespace meshwright::core {
 // begins with this byte.
 std::size_t utf8_length(unsigned char first);
 
-// Returns the byte at which `text` stops being UTF-8, or its size if all of it is.
+// Returns the length, in bytes, of the longest beginning of `text` that is valid UTF-8.
 std::size_t valid_utf8(std::string_view text);
 
-// Returns `text` with U+FFFD in place of each byte that is not part of a UTF-8 character. Text from
-// outside, such as the name of a file, may hold any byte, and goes through it before it is written.
+// Returns `text` with U+FFFD in place of each byte that is not part of a UTF-8 character. It is for
+// text from outside that may hold any byte, such as the name of a file.
 std::string as_utf8(std::string_view text);
 
 }  // namespace meshwright::core

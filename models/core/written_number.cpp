@@ -64,11 +64,11 @@ constexpr NumberUnit byte_units[] = {{"", 1},
                                      {"gib", kibi* kibi* kibi},
                                      {"tib", kibi* kibi* kibi* kibi}};
 
-// Words after a number that say what is counted, and change nothing.
+// Words after a number that say what is counted. They do not change its value.
 constexpr std::string_view counted[] = {"tokens", "token",     "parameters", "params", "steps",
                                         "step",   "sequences", "samples",    "hosts",  "nodes"};
 
-// Words before a number that leave it as it is. What the person gives is a limit anyway.
+// Words before a number that do not change its value.
 constexpr std::string_view before[] = {"about ",   "around ",    "approximately ",
                                        "approx. ", "roughly ",   "under ",
                                        "below ",   "less than ", "up to ",
@@ -119,14 +119,15 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-// Returns the number of digits from `at` on.
+// Returns how many digits follow one another from `at` on.
 std::size_t digits_from(std::string_view text, std::size_t at) {
   std::size_t end = at;
   while (end < text.size() && is_digit(text[end])) ++end;
   return end - at;
 }
 
-// Returns whether a sign separates two groups of digits at `at`, the second of three.
+// Returns whether the character at `at` is between a group of one to three digits and a group of
+// exactly three.
 bool separates(std::string_view text, std::size_t at) {
   std::size_t begin = at;
   while (begin > 0 && is_digit(text[begin - 1])) --begin;
@@ -149,7 +150,8 @@ std::string without_groups(const std::string& text) {
   return result;
 }
 
-// Returns the text in small letters, with one kind of blank and apostrophe.
+// Returns the text in lower case, without blanks at its ends. Tabs, line feeds and other kinds of
+// blanks become spaces, and a typographic apostrophe becomes an ASCII one.
 std::string small_letters(std::string_view given) {
   std::string text(given);
   for (const char* blank : {"\u00a0", "\u2009", "\u202f", "\t", "\n"})
@@ -161,7 +163,7 @@ std::string small_letters(std::string_view given) {
   return std::string(rest);
 }
 
-// Removes the first of the words that `text` begins with.
+// Removes the first of the words with which `text` begins, if more text follows it.
 template <std::size_t n>
 void remove_front(std::string_view& text, const std::string_view (&words)[n]) {
   for (const std::string_view word : words)
@@ -172,7 +174,9 @@ void remove_front(std::string_view& text, const std::string_view (&words)[n]) {
     }
 }
 
-// Removes the first of the words that `text` ends with. A letter before it belongs to another word.
+// Removes the first of the words with which `text` ends, if other text precedes it. A word that
+// begins with a letter is not removed directly after a letter, because it is then only the end of
+// another word.
 template <std::size_t n>
 void remove_back(std::string_view& text, const std::string_view (&words)[n]) {
   for (const std::string_view word : words)
@@ -184,7 +188,8 @@ void remove_back(std::string_view& text, const std::string_view (&words)[n]) {
     }
 }
 
-// Returns the text without what changes nothing.
+// Returns the text in lower case without parts that do not change the number: words such as "under"
+// before it, the currency, the thing that is counted, and signs between groups of digits.
 std::string plain(std::string_view given, NumberKind quantity) {
   std::string text = small_letters(given);
   std::string_view rest = text;
@@ -204,7 +209,8 @@ std::string plain(std::string_view given, NumberKind quantity) {
   return text;
 }
 
-// Takes one word from the front of `text` if it is `word`, or that and a hyphen.
+// Removes `word` from the front of `text` if a blank, a hyphen or the end follows it. Also removes
+// the blanks or the hyphen. Returns whether it removed anything.
 bool take_word(std::string_view& text, std::string_view word) {
   if (!text.starts_with(word)) return false;
   if (text.size() > word.size() && text[word.size()] != ' ' && text[word.size()] != '-')
@@ -214,7 +220,8 @@ bool take_word(std::string_view& text, std::string_view word) {
   return true;
 }
 
-// Takes a number that is written in words: "a", "two", "twenty-five", "half a", "a hundred".
+// Removes a number in words from the front of `text` and returns it: "a", "two", "twenty-five",
+// "half a", "a hundred". Returns nothing if there is none.
 std::optional<double> take_number_word(std::string_view& text) {
   double value = 0;
   if (take_word(text, "half")) {
@@ -243,7 +250,8 @@ std::optional<double> take_digits(std::string_view& text) {
   return value;
 }
 
-// Takes the exponent of a power, "^9" or "**9", from the front of `text`.
+// Returns the power of `base` if `text` begins with an exponent, "^9" or "**9", which it then
+// removes. Returns `base` otherwise.
 double powered(double base, std::string_view& text) {
   std::string_view rest = text;
   if (rest.starts_with("**"))
@@ -258,7 +266,7 @@ double powered(double base, std::string_view& text) {
   return std::pow(base, *exponent);
 }
 
-// Takes one number from the front of `text`: digits, a power, "6*10^9", or words.
+// Removes one number from the front of `text` and returns it: digits, a power, "6*10^9", or words.
 std::optional<double> take_number(std::string_view& text) {
   std::optional<double> value = take_digits(text);
   if (!value) return take_number_word(text);
@@ -273,14 +281,16 @@ std::optional<double> take_number(std::string_view& text) {
       const std::optional<double> base = take_digits(rest);
       if (!base || rest == before_power) return value;
       const double factor = powered(*base, rest);
-      if (factor == *base) return value;  // "2 x 8" is no number
+      if (factor == *base) return value;  // only a power may follow, so "2 x 8" is no number
       text = rest;
       return *value * factor;
     }
   return value;
 }
 
-// Takes the unit from the front of `text`: letters or a percent sign. Plurals are units too.
+// Removes the unit from the front of `text` and returns its factor. A unit is a run of letters or
+// percent signs, also a plural. Without a unit the factor is 1, and nothing is returned for an
+// unknown one.
 std::optional<double> take_unit(std::string_view& text, std::span<const NumberUnit> units) {
   skip_blanks(text);
   std::size_t end = 0;
@@ -297,8 +307,8 @@ std::optional<double> take_unit(std::string_view& text, std::span<const NumberUn
   return unit->factor;
 }
 
-// Returns whether the text is digits, a dot and three digits: 15.000 is 15 to some people, and 15
-// thousand to others.
+// Returns whether the text is one to three digits, the first of them not 0, a dot, and three more
+// digits. 15.000 is 15 to some people, and 15 thousand to others.
 bool has_doubtful_dot(std::string_view text) {
   const std::size_t dot = text.find('.');
   return dot != std::string_view::npos && dot > 0 && text[0] != '0' &&
@@ -311,7 +321,7 @@ bool has_any(std::string_view text, std::initializer_list<std::string_view> word
       words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
 }
 
-// Returns what a person probably meant, and how to write it. Empty if nothing is recognized.
+// Returns advice on how to write what a person probably meant, or "" if nothing is recognized.
 std::string hint(std::string_view given, NumberKind quantity) {
   const std::string text = small_letters(given);
   const bool is_whole = quantity == NumberKind::count || quantity == NumberKind::usd;

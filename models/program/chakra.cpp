@@ -25,8 +25,8 @@ std::uint64_t microseconds(SimTime time) {
   return static_cast<std::uint64_t>((time + 500'000) / 1'000'000);
 }
 
-// Adds an int64 attribute. Chakra's readers take numbers as int64, but ranks and tags as int32
-// (add_rank).
+// Adds an int64 attribute. Chakra's readers take most numbers as int64, but ranks and tags as
+// int32, which add_rank() adds.
 void add_number(chakra::Node& node, const char* name, std::int64_t value) {
   chakra::AttributeProto& attribute = *node.add_attr();
   attribute.set_name(name);
@@ -231,7 +231,7 @@ class ChakraWriter {
   }
 
   // Returns a message's tag, made of the sending virtual stage, the direction, the micro-batch and
-  // the channel, like the runtime's tags. It is odd, because shifts have even tags.
+  // the channel. It is odd, because shifts have even tags.
   std::int64_t tag_of(const Instruction& instruction, const Task& task) const {
     const int here = program_.layout.virtual_stage(program_.stage, task.chunk);
     const int there = peer_virtual_stage(program_, instruction);
@@ -243,9 +243,9 @@ class ChakraWriter {
     return (tag * 2 + 1) % (std::int64_t{1} << 31);
   }
 
-  // Returns a shift in a ring as a send and a receive. Their tag is the number of the shift in the
-  // step, which is the same on all ranks, because members of a group do the same shifts in the same
-  // order.
+  // Returns a shift in a ring as a send and a receive. Their tag is made of the number of the shift
+  // in the step, which is the same on all ranks of a group, because they do the same shifts in the
+  // same order.
   std::vector<chakra::Node> shift(const Instruction& instruction) {
     const std::vector<int> group = mesh_.group(instruction.group, rank_);
     const std::size_t index = mesh_.index_in(instruction.group, rank_), size = group.size();
@@ -257,8 +257,8 @@ class ChakraWriter {
     return {send, receive};
   }
 
-  // Returns the number of a process group, and notes its members. It is the same on all members,
-  // because it is made of the group's kind and its lowest rank.
+  // Notes the members of a process group and returns its number. The number is the same on all
+  // members, because it is made of the group's kind and its lowest rank.
   std::int64_t group_number(GroupKind kind) {
     if (kind == GroupKind::world) {
       groups_[0] = {};

@@ -1,4 +1,4 @@
-// Checks Programs that were read from a file: check_programs() of program_json.h.
+// Checks Programs that were read from a file. Implements check_programs() of program_json.h.
 #include <algorithm>
 #include <string>
 
@@ -100,7 +100,7 @@ void check_attributes(const Attributes& attributes, const Place& place) {
     (place / each.name).in_range(attributes.*each.member, each.least, most);
 }
 
-// Checks the layout, bodies and tasks of a stage.
+// Checks the layout, memory, bodies and tasks of a stage.
 class StageCheck {
  public:
   StageCheck(const Program& program, int stages, const Place& place)
@@ -350,8 +350,8 @@ class StageCheck {
     }
   }
 
-  // Checks the index of a slot or window against the number of the chunk's. If the chunk has none,
-  // only 0 is legal.
+  // Checks the index of a slot or window against the number of slots or windows of the chunk. If
+  // the chunk has none, only 0 is legal.
   static void check_copy(int copy, int chunk, const std::vector<SlotRegion>& regions,
                          const Place& place) {
     const bool has = chunk >= 0 && chunk < std::ssize(regions);
@@ -373,8 +373,8 @@ class StageCheck {
     }
   }
 
-  // Checks that the task's slot or window exists for a buffer, in slots, windows or host slots,
-  // that its body uses. Other buffers have one copy and always pass.
+  // Checks a buffer that the task's body uses: if it has a copy for each slot or window, the task's
+  // slot or window must exist. Other buffers have one copy and always pass.
   void check_reach(const Operand& operand, const Task& task, const Place& place) const {
     const Buffer& buffer = memory_.buffers[operand.buffer];
     const auto& regions = buffer.region == Region::slot     ? memory_.slots

@@ -1,4 +1,5 @@
-// Parts of check_programs() (program_json.h): places in a file, and the check of a stage's memory.
+// Declares helpers of check_programs() (program_json.h): places in a file, and the check of a
+// stage's memory.
 #pragma once
 
 #include <string>
@@ -9,8 +10,8 @@
 
 namespace meshwright::program {
 
-// A place in a file of Programs, as a JSON pointer. Its checks throw an InputError that begins with
-// the file and the pointer.
+// A place in a file of Programs, as a JSON pointer. Its checks throw an InputError whose message
+// begins with the file and the pointer.
 class Place {
  public:
   Place(const std::string& where, std::string pointer)
@@ -45,10 +46,11 @@ class Place {
 };
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
-constexpr int most_copies = 1 << 20;  // slots, windows, ranks of one degree
+constexpr int most_copies = 1 << 20;  // limits slots, windows and ranks
 
-// Checks what a stage holds: that buffers have legal sizes, parameters lie in their buckets, and
-// operands in their buffers. Throws InputError if something does not.
+// Checks the memory of a stage. run() checks that buffers have legal sizes and that parameters are
+// inside their buckets. check_operand() checks that an operand is inside its buffer. Both throw
+// InputError otherwise.
 class StageMemoryCheck {
  public:
   StageMemoryCheck(const Program& program, const Mesh& mesh, const Place& place)

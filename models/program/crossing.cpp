@@ -12,7 +12,8 @@ std::int64_t Crossing::bytes() const {
 
 namespace {
 
-// Returns the module whose instruction of the body writes the operand, and the buffer's name.
+// Returns the path of the module whose instruction in this body writes the operand, and the name of
+// its buffer. Returns only the buffer's name if no such instruction belongs to a module.
 std::string name_of(const Program& program, const Body& body, const Operand& sent) {
   const std::string& buffer = program.memory.buffers[sent.buffer].name;
   for (const Instruction& each : body.instructions)

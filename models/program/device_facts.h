@@ -11,7 +11,9 @@ struct DeviceFacts {
   // Whether 8-bit matrix multiplications of the device sum along rows of memory only, for both
   // factors (Ada, Hopper). A factor that is summed along columns must then be stored transposed.
   bool transposes_8_bits = false;
-  bool snapshot_on_host = false;  // snapshots are in host memory, because ranks compute on GPUs
+  // Whether the snapshots from which checkpoints are written are in host memory, because the ranks
+  // compute on GPUs.
+  bool snapshot_on_host = false;
 };
 
 }  // namespace meshwright::program

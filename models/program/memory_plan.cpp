@@ -50,8 +50,8 @@ bool host_slots_lie_in_arena(const MemoryPlan& plan) {
   });
 }
 
-// Returns whether the regions of two chunks overlap without being the same. Chunks share all of
-// their copies or none.
+// Returns whether the regions of two chunks overlap without being the same. Two chunks must share
+// all of their copies or none.
 bool some_overlap(const std::vector<SlotRegion>& regions) {
   const auto end_of = [](const SlotRegion& region) {
     return region.offset + region.stride * region.slots;
@@ -113,8 +113,8 @@ std::int64_t end_of(const Buffer& buffer) {
 }
 
 // Sets offsets of buffers, which must be in order of first use, and returns the size of their
-// region. Each buffer gets the lowest or the tightest gap between live buffers that it fits into,
-// by `wanted`, or is placed after all of them.
+// region in bytes. Each buffer gets a gap between live buffers into which it fits: the lowest or
+// the tightest one, as `wanted` says. If there is none, it is placed after all live buffers.
 std::int64_t place(const std::vector<Buffer*>& buffers, Gap wanted) {
   std::vector<Buffer*> live;  // by offset
   std::int64_t size = 0;
@@ -141,7 +141,7 @@ std::int64_t place(const std::vector<Buffer*>& buffers, Gap wanted) {
 
 }  // namespace
 
-// Tries both kinds of gap and keeps the smaller result, because neither is always better.
+// Tries both kinds of gap and keeps the result with the smaller region.
 std::int64_t pack(std::vector<Buffer*>& buffers) {
   std::ranges::stable_sort(buffers,
                            [](const Buffer* a, const Buffer* b) { return a->first < b->first; });

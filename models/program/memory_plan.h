@@ -1,16 +1,16 @@
-// Every buffer of one stage's Program with its size, lifetime and offset in the arena. The
-// simulator reports the size of this arena, and the engine allocates it once.
+// Describes every buffer of one stage's Program, with its size, its lifetime and its offset in the
+// arena, the memory of a rank. The simulator reports the size of the arena, and the engine
+// allocates it once.
 //
 // Arena: [persistent][slots of chunk 0][windows of chunk 0][slots of chunk 1]...[task][owned].
 // Persistent buffers live for the whole run. A slot holds what one micro-batch in flight saves from
-// its forward to its backward task (to its weights task, if the schedule has those). What is
-// offloaded to host memory in between is in a window while it is on the device; there are fewer
-// windows than slots. Chunks that share slots have the same region, at the offset of the first of
-// them. The task region is reused by every body. Inside the task region and inside a slot, buffers
-// with overlapping lifetimes never overlap. Owned buffers are persistent, but only some ranks have
-// them: each rank has its own ones, one after the other, at the end of its arena. Host memory is an
-// arena of its own:
-// [snapshots][optimizer states][slots of chunk 0]...
+// its forward to its backward task (to its weights task, if the schedule has those). Activations
+// that are offloaded to host memory in between are in a window while they are on the device. Chunks
+// that share slots have the same region, at the offset of the first of them. The task region is
+// reused by every body. Inside the task region and inside a slot, buffers with overlapping
+// lifetimes never overlap. Owned buffers are persistent, but only some ranks have them: each rank
+// has its owned buffers, one after the other, at the end of its arena. Host memory is an arena of
+// its own: [snapshots][optimizer states][slots of chunk 0]...
 #pragma once
 
 #include <array>
@@ -54,7 +54,8 @@ struct Buffer {
   Region region = Region::task;
   std::int64_t bytes = 0;
   std::int64_t offset = 0;  // from the start of its region (of its slot)
-  int chunk = -1;           // slot, window and host buffers; -1 for snapshots and states
+  int chunk = -1;           // of slot, window and host buffers; -1 for all other buffers, and for
+                            // snapshots and optimizer states in host memory
   Owner owner;              // of owned buffers and snapshots
   int body = -1;            // task buffers: the body that uses it; -1: none does
   // Task buffers: the first and last instruction of the body between which the buffer is live, both
@@ -91,8 +92,8 @@ struct MemoryPlan {
       class_bytes{};  // what each class adds to the peak; their sum is arena_bytes
 
   // Returns the offset, in bytes, of a buffer from the start of the arena or, for buffers in host
-  // memory, of the host's arena. `slot` and `window` say which copy is meant; they do not matter
-  // for buffers that have one copy.
+  // memory, of the host's arena. `slot` and `window` say which copy is meant. They are ignored for
+  // buffers that have one copy.
   std::int64_t address(int buffer, int slot, int window = 0) const;
   std::int64_t arena_bytes_of(int rdp, int tensor) const;
   // Returns the first of the chunks that share slots with `chunk`, or `chunk` itself if it has no
@@ -107,9 +108,11 @@ constexpr std::int64_t arena_alignment = 256;
 // are live. Sorts `buffers` by first use. Returns the size of their region in bytes.
 std::int64_t pack(std::vector<Buffer*>& buffers);
 
-// Checks that live buffers never overlap and that everything lies inside the arena. Returns the
-// broken rule in words, or "" if all rules hold.
+// Checks that every buffer is inside its region, that buffers in slots, windows, tasks and host
+// memory and owned buffers do not overlap while they are live, and that slots of two chunks do not
+// overlap unless the chunks share them. Returns the broken rule in words, or "" if none is broken.
 std::string broken_rule(const MemoryPlan& plan);
-void verify(const MemoryPlan& plan);  // of a plan that meshwright made: a broken rule is a bug
+// Aborts with a message if a rule is broken. It is for plans that meshwright made itself.
+void verify(const MemoryPlan& plan);
 
 }  // namespace meshwright::program

@@ -9,8 +9,9 @@ namespace meshwright::program {
 
 namespace {
 
-// The coordinates of one axis that belong to a group. For the rdp axis they may also be a part of
-// it.
+// Says which coordinates of an axis belong to the group of a rank. The spans from chunk_shard on
+// are only for the axis of data-parallel indices, or of all ranks of a stage if expert groups span
+// tensor groups. A chunk is a run of consecutive coordinates.
 enum class Span : std::uint8_t {
   own,          // only the rank's own coordinate
   all,          // every coordinate
@@ -66,8 +67,8 @@ struct Range {
 
 Range chunk_of(int own, int size) { return {own / size * size, size, 1}; }
 
-// Returns the coordinates of a group among the ranks with the same experts. These are every
-// `expert`-th coordinate of the axis on which experts lie, so chunks are made of those.
+// Returns the coordinates of a group among the ranks with the same experts. These ranks are every
+// `expert`-th coordinate of the axis, so chunks are made of every `expert`-th coordinate.
 Range among_same_experts(Span span, int own, const Degrees& degrees) {
   const int experts = own % degrees.expert, place = own / degrees.expert;
   const int count = degrees.expert_rdp(), shards = degrees.expert_shard();
@@ -77,8 +78,8 @@ Range among_same_experts(Span span, int own, const Degrees& degrees) {
   return {experts + among.first * degrees.expert, among.count, among.step * degrees.expert};
 }
 
-// Returns the coordinates on an axis of `size` that are in the group of coordinate `own`. For a
-// middle stage and `ends`, the range is empty.
+// Returns the coordinates on an axis of `size` that are in the group of coordinate `own`. The range
+// is empty if `span` is `ends` and `own` is neither the first nor the last coordinate.
 Range range_of(Span span, int own, int size, const Degrees& degrees) {
   switch (span) {
     case Span::own:

@@ -1,6 +1,6 @@
-// Ranks, their coordinates and every process group.
-// ranks = pipeline * tensor * context * data. The axis `D` of a placement string is data * context,
-// where the context index varies fastest.
+// Defines the ranks of a job, their coordinates and all process groups. There are pipeline * tensor
+// * context * data ranks. The axis `D` of a placement is data * context, where the context index
+// varies fastest.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ enum class GroupKind : std::uint8_t {
   // group, around which keys and values travel.
   context_heads,
   context_ring,
-  expert,  // EP: neighbours that share the experts, of rdp or of dp (Degrees::experts_over_tensor)
+  expert,  // EP: neighbours in rdp (with Degrees::experts_over_tensor in dp) that share the experts
   // Ranks that have the same experts. expert_rdp: all of them in an rdp or dp group. expert_shard:
   // those that share one copy of the sharded states. expert_replica: the same shard index over the
   // expert_shard groups.
@@ -43,15 +43,17 @@ struct Degrees {
   int pipeline = 1, tensor = 1, data = 1, context = 1;
   int shard = 1;   // divides data * context
   int expert = 1;  // divides expert_ranks()
-  // Number of neighbours in a context group that exchange heads, while keys and values go around
-  // rings of the others. Divides `context`. If it is 1, the whole group works in one way.
+  // Number of neighbours in a context group that exchange heads by all-to-all. Keys and values then
+  // travel around rings of ranks at the same position among their neighbours. It divides `context`.
+  // If it is 1, a context group has no such subgroups.
   int context_heads = 1;
   // Whether the ranks of a tensor group have whole experts and tokens of their own. Expert groups
   // are then neighbours among all ranks of a stage. Otherwise a tensor group splits every expert.
   bool experts_over_tensor = false;
   int ranks() const { return pipeline * tensor * data * context; }
   int rdp() const { return data * context; }
-  // Returns on how many ranks of a stage the experts of a layer lie.
+  // Returns the number of ranks of a stage that expert groups divide among themselves: all of the
+  // stage, or those with one tensor index.
   int expert_ranks() const { return experts_over_tensor ? rdp() * tensor : rdp(); }
   int expert_rdp() const { return expert_ranks() / expert; }
   // Returns how many ranks share one copy of an expert's sharded states.
@@ -59,7 +61,8 @@ struct Degrees {
     const int ranks = experts_over_tensor && shard > 1 ? shard * tensor : shard;
     return ranks < expert_rdp() ? ranks : expert_rdp();
   }
-  // Returns whether experts are reduced and sharded among other ranks than other parameters are.
+  // Returns whether gradients of experts are reduced over other ranks than those of other
+  // parameters.
   bool has_expert_groups() const { return expert > 1 || experts_over_tensor; }
   // heads_group() returns the kind of group that exchanges heads. ring_group() returns the kind of
   // group around which keys and values travel, or in which they are gathered.
@@ -79,8 +82,8 @@ struct Coordinates {
 
 class Mesh {
  public:
-  // `placement` is a permutation of D, P and T, which is read from right to left: the last axis
-  // varies fastest. `cluster` means DPT and `spread` TPD. Throws InputError for another word.
+  // `placement` is a permutation of D, P and T, of which the last axis varies fastest. `cluster`
+  // means DPT, and `spread` means TPD. Throws InputError for another word.
   Mesh(Degrees degrees, std::string_view placement);
 
   const Degrees& degrees() const { return degrees_; }
@@ -88,21 +91,23 @@ class Mesh {
   Coordinates coordinates(int rank) const;
   int rank(Coordinates coordinates) const;
 
-  // Returns the ranks of the group of this kind that `rank` is in, ascending. A rank of a middle
-  // stage is in no `embedding` group, so the list is empty.
+  // Returns the ranks of the group of this kind that `rank` is in, ascending. The list is empty for
+  // an `embedding` group and a rank of a middle stage, which is in none.
   std::vector<int> group(GroupKind kind, int rank) const;
+  // Returns the position of `rank` in its group of this kind. Aborts if it is in none.
   int index_in(GroupKind kind, int rank) const;
   int size_of(GroupKind kind) const;
   // Returns the index of a rank in its expert group.
   int expert_index(const Coordinates& rank) const;
-  // Returns the first rank of the stage that has this index in its expert group. It has the given
-  // tensor index, unless expert groups reach over tensor groups: then the index alone says it.
+  // Returns the first rank of the stage that has index `index` in its expert group. The rank has
+  // tensor index `tensor`, which is ignored if expert groups span tensor groups.
   Coordinates first_with_experts(int pipeline, int tensor, int index) const;
-  // Returns every group of the kind, ordered by its lowest rank.
+  // Returns all groups of the kind, ordered by their lowest ranks.
   std::vector<std::vector<int>> groups(GroupKind kind) const;
 
  private:
-  // The ranks of a stage in ascending order, as places on the axis of tensor groups and replicas.
+  // Convert between the coordinates of a rank and its position among the ranks of its stage, which
+  // are sorted in ascending order.
   int place_in_stage(const Coordinates& rank) const;
   Coordinates at_place(int pipeline, int place) const;
   std::vector<int> group_over_tensor(GroupKind kind, const Coordinates& own) const;

@@ -43,8 +43,8 @@ std::int64_t bytes_of(const Buffers& buffers) {
   return bytes;
 }
 
-// Returns how many slots hold micro-batches of each chunk at the first moment at which the slots
-// that the chunk shares hold most bytes.
+// Returns, for each chunk, how many of its micro-batches are in slots at the first moment at which
+// the slots that the chunk shares with other chunks hold most bytes.
 std::vector<int> slots_when_fullest(const Program& program, const std::vector<Buffers>& of_slot) {
   const std::vector<std::vector<int>> times = slots_in_use(program);
   std::vector<int> slots(of_slot.size(), 0);

@@ -10,12 +10,12 @@
 namespace meshwright::program {
 
 struct PeakTensor {
-  // The buffer's name ("gradients"), or the module and the operation that make the tensor. Numbers
-  // of blocks are replaced by `*`, so that all blocks are one entry: "transformer.h.*.attn
-  // attention".
+  // The name of the buffer ("gradients"), for other tensors than parameters, gradients and states
+  // after the path of the module that makes them. Numbers in the path are replaced by `*`, so that
+  // all blocks are one entry: "transformer.h.*.attn attention".
   std::string name;
   MemoryClass cls = MemoryClass::activations;
-  std::int64_t bytes = 0;  // of all tensors of this name
+  std::int64_t bytes = 0;  // of all tensors of this name and class, of which there are `count`
   int count = 0;
 };
 

@@ -1,11 +1,11 @@
-// The Program of one pipeline stage: what happens and in which order. The compiler decides it once;
-// the simulator replays it and the engine runs it, and neither decides anything.
+// The Program of one pipeline stage: what happens and in which order. models/compiler/ makes it.
+// The simulator replays it, the engine runs it, and neither decides anything.
 //
-// A body is a straight list of instructions. A task runs one body for one micro-batch, and tasks
-// are in schedule order. Instructions of one stream run in list order, task by task. `waits` name
-// instructions of other streams that must have ended before. The list order of a body is itself a
-// legal order for one thread that runs everything inline, provided that sends and receives do not
-// block.
+// A body is a straight list of instructions. A task runs one body for one micro-batch, or at the
+// begin or end of a step, and tasks are in schedule order. Instructions of one stream run in list
+// order, task by task. `waits` name instructions that must have ended before. The list order of a
+// body is itself a legal order for one thread that runs everything inline, provided that sends and
+// receives do not block.
 #pragma once
 
 #include <compare>
@@ -26,10 +26,10 @@ namespace meshwright::program {
 
 enum class InstructionKind : std::uint8_t {
   compute,         // `op` on inputs -> outputs
-  load_input,      // the data loader writes tokens, targets or positions of the micro-batch into
+  load_input,      // the data loader writes the input of the micro-batch that `channel` names into
                    // outputs[0]
-  send,            // inputs[0] to the rank with the same coordinates on another virtual stage
-  recv,            // outputs[0] from the rank with the same coordinates on another virtual stage
+  send,            // inputs[0] to the rank of stage `peer` with the same other coordinates
+  recv,            // outputs[0] from the rank of stage `peer` with the same other coordinates
   all_reduce,      // in place: inputs[0] is outputs[0]
   all_gather,      // inputs[0] = own part, outputs[0] = all parts by group index (may contain
                    // inputs[0]); or outputs[i] = part i, at equal distances
@@ -58,10 +58,9 @@ enum class Stream : std::uint8_t {
 };
 constexpr int stream_count = 11;
 
-// Messages have streams of their own, one for sends and one for receives. A chunk that goes back,
-// from the last stage to the first, sends over the same pairs of stages as the gradients, or the
-// activations, of other chunks, but in another order. So messages of such chunks have another two
-// streams.
+// Messages have streams of their own, one for sends and one for receives. A chunk may go back, from
+// the last stage to the first (StageLayout::goes_back). It sends over the same pairs of stages as
+// other chunks, but in another order. So messages that such chunks send have another two streams.
 struct MessageStreams {
   Stream send, recv;
 };
@@ -77,32 +76,33 @@ constexpr bool is_of_messages(Stream stream) {
   return stream == Stream::pipe_send || stream == Stream::pipe_recv || is_back(stream);
 }
 
-// The micro-batches that run an instruction. All micro-batches share one body, but an instruction
-// may be meant for the first or last one of its chunk only, or for those whose activations are
-// offloaded.
+// Says for which tasks of its body an instruction runs. All micro-batches of a chunk share a body,
+// but an instruction may be meant only for the first or the last task of the body in a step, or for
+// micro-batches whose activations are offloaded.
 enum class When : std::uint8_t { always, first_micro_batch, last_micro_batch, offloaded };
 
 struct Operand {
   int buffer = -1;          // index into MemoryPlan::buffers
   std::int64_t offset = 0;  // bytes from the buffer's start
   TensorType type;
-  GroupKind part_of = GroupKind::none;  // a rank's address is further on by (its index in this
-                                        // group) * type.bytes()
+  // If it is not `none`, each rank of this group has a part of its own: its address is further on
+  // by (index of the rank in the group) * type.bytes().
+  GroupKind part_of = GroupKind::none;
   bool operator==(const Operand&) const = default;
 };
 
 // Channels of load_input: 0 tokens, 1 targets, 2 positions, 3 the tokens that a decoder reads, 4
-// documents. From first_channel_ahead on, each depth of multi-token prediction has two: its tokens,
-// then its targets.
+// documents. From first_channel_ahead on, each depth of multi-token prediction has two channels:
+// its tokens, then its targets.
 constexpr int first_channel_ahead = 5;
 constexpr int input_channels = first_channel_ahead + 2 * most_mtp_layers;
-// From here on, each input of a captured model has a channel.
+// From first_captured_channel on, each input of a captured model has a channel.
 constexpr int first_captured_channel = input_channels, most_captured_inputs = 1 << 16;
 
 // Names a run of an instruction that must have ended: an instruction of this task, or of the latest
-// earlier task that runs `body` (in the same slot or window as this task, or in any slot).
-// previous_task means the latest earlier task that computes. If there is no such task, there is
-// nothing to wait for.
+// earlier task that runs `body` (in the same slot or window as this task, or in any). previous_task
+// means the last compute instruction of the latest earlier task that has one (see `instruction`).
+// If there is no such task, or it does not run the instruction, there is nothing to wait for.
 struct Wait {
   enum class Relation : std::uint8_t {
     same_task,
@@ -112,8 +112,9 @@ struct Wait {
     previous_task
   };
   Relation relation = Relation::same_task;
-  int body = -1;        // latest, latest_with_slot, latest_with_window
-  int instruction = 0;  // -1: the last one of that body on stream compute that always runs
+  int body = -1;        // for latest, latest_with_slot and latest_with_window
+  int instruction = 0;  // its index in the body, or -1: the last one on stream compute that always
+                        // runs
   bool operator==(const Wait&) const = default;
 };
 
@@ -121,22 +122,22 @@ struct Instruction {
   InstructionKind kind = InstructionKind::compute;
   Stream stream = Stream::compute;
   When when = When::always;
-  Op op = Op::add;                    // compute
+  Op op = Op::add;                    // for compute
   GroupKind group = GroupKind::none;  // collectives; load_input: its ranks read a share each
   bool maximum = false;               // all_reduce: maximum instead of sum
   bool accumulate = false;            // reduce_scatter: the sum is added to outputs[0]
-  // Bit i is set if outputs[i] is a sum over micro-batches that begins with this instruction. In
-  // the body's first task of a step, the output is then overwritten instead of added to, so no
-  // instruction has to clear it. For compute see OpCall::overwrites; a reduce_scatter does not
-  // accumulate.
+  // Bit i is set if outputs[i] is a sum over micro-batches that begins with this instruction. The
+  // first task of the body in a step then overwrites the output instead of adding to it, so no
+  // instruction has to clear the sum. Only compute (OpCall::overwrites) and instructions that
+  // `accumulate` have such outputs.
   std::uint32_t overwrites = 0;
   bool flat = true;    // all_gather: one level over all hosts; false: two levels
   int root = 0;        // broadcast, reduce: index in the group
   int peer = -1;       // send, recv: the other stage
   int peer_chunk = 0;  // send, recv: the chunk of that stage
   int channel = 0;     // send, recv: tells apart messages of one task; load_input: what is read
-  int bucket = -1;     // optimizer_step, sum_of_squares, bucket collectives, copies of states
-  int piece = -1;      // optimizer_step, lamb_norms: the bucket's piece; -1: all of it
+  int bucket = -1;     // the bucket that it is about, such as that of an optimizer_step; -1: none
+  int piece = -1;      // the piece of the bucket that is updated; -1: all of it
   int module = -1;     // index into Program::modules; -1: no module, as at the step's end
   Phase phase = Phase::forward;
   Attributes attributes;
@@ -168,16 +169,16 @@ struct Task {
 };
 
 // A parameter as the ranks of this stage hold it. `copy_of_tied` marks the second copy of a tied
-// weight, on the last stage. It is initialised and updated like the first copy, and never counted,
-// saved or hashed.
+// weight, on another stage than the weight's first user. It is initialised and updated like the
+// first copy, but not saved to checkpoints.
 struct StageParameter {
   Parameter parameter;
   int chunk = 0;
   int bucket = 0;
   std::int64_t offset = 0;  // elements from the bucket's start
   bool copy_of_tied = false;
-  // For a router's bias that moves with the choices (StepSettings::router_bias_update_rate), the
-  // index of its layer's first count in the counts of choices. For other parameters, -1.
+  // For a router's bias that moves with the choices (StepSettings::router_bias_update_rate): the
+  // index of its layer's first count in Program::choice_counts_buffer. For other parameters, -1.
   std::int64_t first_count = -1;
   // adafactor: the index of a matrix's first factor in Program::factors_buffer. The factors of its
   // rows come first, then those of its columns (factored_shape). -1 if the parameter has no
@@ -186,22 +187,22 @@ struct StageParameter {
   bool operator==(const StageParameter&) const = default;
 };
 
-// Elements of the local part of a bucket that are updated together, if optimizer states wait in
-// host memory: they are updated in several pieces. The operands are where the states of these
-// elements are on the device during the update. Buffer -1 means that there is no such state.
+// Elements of the local part of a bucket that are updated together. Buckets are updated in pieces
+// if their optimizer states wait in host memory. The operands say where the states of the elements
+// are on the device during the update. Buffer -1 means that there is no such state.
 struct StatePiece {
   std::int64_t begin = 0, count = 0;
   Operand master, first_moment, second_moment, average;
   bool operator==(const StatePiece&) const = default;
 };
 
-// Parameters whose gradients are reduced together. They are contiguous in the flat parameter,
-// gradient and state buffers. `elements` is padded so that the shard group cuts it into equal
-// parts. A bucket with an owner is not cut: only its owners hold optimizer states for it and update
-// it.
+// Parameters whose gradients are reduced together, or that are frozen. They are contiguous in the
+// flat parameter, gradient and state buffers. If the bucket is sharded, `elements` is padded so
+// that the shard group cuts it into equal parts. A bucket with an owner is not sharded: only its
+// owners hold optimizer states for it and update it.
 struct Bucket {
   std::int64_t elements = 0;
-  std::int64_t shard_elements = 0;  // elements that one rank updates: all, or a share
+  std::int64_t shard_elements = 0;  // elements of the local part, which one rank updates
   std::vector<int> parameters;      // indices into Program::parameters, by offset
   Operand weights;                  // working copy (storage type); only the local part under ZeRO 3
   Operand gradients;  // summed over micro-batches; only the local part under ZeRO 2, 3
@@ -209,7 +210,7 @@ struct Bucket {
   Operand master;  // of the local part: fp32, or the 16 bits that own_weights lack (i16); equals
                    // own_weights if there is no master
   Operand first_moment, second_moment;  // of the local part; buffer -1 if the optimizer has none
-  Operand average;          // fp32 or fp64, of the weights over the steps; buffer -1 if it is off
+  Operand average;          // of the weights over the steps, fp32 or fp64; buffer -1 if it is off
   bool sharded = false;     // the local part is part number `index in shard group`
   bool of_experts = false;  // parameters of experts: expert_* groups reduce and shard them
   // muon: the bucket holds whole matrices of linear layers. `update` is this rank's part of their
@@ -224,7 +225,7 @@ struct Bucket {
   GroupKind rdp() const { return of_experts ? GroupKind::expert_rdp : GroupKind::rdp; }
   GroupKind shard() const { return of_experts ? GroupKind::expert_shard : GroupKind::shard; }
   GroupKind replica() const { return of_experts ? GroupKind::expert_replica : GroupKind::replica; }
-  // Returns whether the groups that reduce and shard the bucket reach over tensor groups.
+  // Returns whether the groups that reduce and shard the bucket span tensor groups.
   bool is_over_tensor(const Degrees& degrees) const {
     return of_experts && degrees.experts_over_tensor;
   }
@@ -264,7 +265,7 @@ struct Program {
   std::vector<Body> bodies;
   std::vector<Task> tasks;
   MemoryPlan memory;
-  Owner fullest{0, 0};  // a rank that owns most; the simulator takes it for all ranks
+  Owner fullest{0, 0};  // a rank that owns most bytes; predictions are about this rank
   // Buffers in which the runtime finds the scalars of a step. All stages have loss_buffer and
   // norm_buffer, f64 [1] each, also stages without a loss. They are -1 only before the buffers are
   // planned.
@@ -272,7 +273,9 @@ struct Program {
   // The losses of each depth of multi-token prediction, summed in the same way, f64 [depths]. -1 if
   // there are none.
   int mtp_loss_buffer = -1;
-  int norm_buffer = -1;  // squared gradient norm (of the scaled loss); after step_end, of the group
+  // Squared gradient norm, of the scaled loss in fp16; after step_end, over all ranks of the group
+  // `norm`.
+  int norm_buffer = -1;
   // fp16: the scale of the next step's loss, f32 [1], and the counters by which it moves, f64
   // [loss_scale_state]. -1 for other precisions.
   int loss_scale_buffer = -1, loss_scale_state_buffer = -1;
@@ -306,7 +309,7 @@ struct Program {
 };
 
 // A run of an instruction, as (task, instruction). resolve() returns the run that a wait of an
-// instruction in task t names, or task -1 if there is nothing to wait for.
+// instruction in task `task` names. The run has task -1 if there is nothing to wait for.
 struct RunId {
   int task = -1;
   int instruction = 0;
@@ -346,15 +349,15 @@ inline bool runs(const Instruction& instruction, const Task& task) {
   return runs(instruction.when, task);
 }
 
-// Returns the bits of Instruction::overwrites that hold in this task: none unless it is the first
-// of its body in the step.
+// Returns the bits of Instruction::overwrites that hold in this task. They are all 0 unless it is
+// the first task of its body in the step.
 inline std::uint32_t overwrites_in(const Instruction& instruction, const Task& task) {
   return task.first ? instruction.overwrites : 0;
 }
 
-// Returns whether a rank takes part in an instruction. On a bucket with an owner, only the owner
-// does if the instruction has no group, or a group `embedding` or `pipeline`. All ranks take part
-// in other collectives.
+// Returns whether a rank takes part in an instruction. If the instruction is about a bucket with an
+// owner, and has no group or a group `embedding` or `pipeline`, only the owners do. All ranks take
+// part in all other instructions.
 bool concerns(const Program& program, const Instruction& instruction, const Owner& rank);
 
 // Returns the scratch memory, in bytes, of the compute instruction that needs most. `bytes_of`
@@ -363,12 +366,13 @@ bool concerns(const Program& program, const Instruction& instruction, const Owne
 std::int64_t scratch_memory(const Program& program,
                             const std::function<std::int64_t(const OpCall&)>& bytes_of);
 
-// Checks the rules of Programs: waits name earlier instructions, collectives of one communicator
-// come in one order on all stages, sends meet receives, there is no deadlock, and the stages'
-// MemoryPlans and slots are right. Returns the first broken rule in words, or "" if all hold. All
-// indices must be valid.
+// Checks the rules of Programs: waits name earlier instructions, operands are inside their buffers,
+// collectives over several stages come in one order on all of them, sends meet receives, there is
+// no deadlock, and the stages' MemoryPlans and slots are right. Returns the first broken rule in
+// words, or "" if all hold. Indices of bodies, chunks, stages and owners must be valid.
 std::string broken_rule(const std::vector<Program>& stages);
-// Verifies Programs that meshwright made itself. A broken rule is a bug (MESHWRIGHT_CHECK).
+// Aborts with a message if a rule is broken (MESHWRIGHT_CHECK). It is for Programs that meshwright
+// made itself, in which this is a bug.
 void verify(const std::vector<Program>& stages);
 
 std::string to_text(const Program& program);

@@ -1,5 +1,5 @@
-// Names of the parts of a Program in JSON. Each struct has a list of its fields, which the writer
-// and the reader both go through.
+// Gives the names of the parts of a Program in JSON. Each struct has a list of the fields that are
+// in the file, which the writer and the reader both go through.
 #pragma once
 
 #include <string_view>
@@ -319,8 +319,8 @@ struct FieldsOf<MemoryPlan> {
       Field{"class_bytes", &M::class_bytes});
 };
 
-// The fields of one stage. Settings and modules, which all stages share, are written once and are
-// not among them.
+// Lists the fields of one stage. Settings and modules are not among them, because all stages share
+// them and the file has them once.
 template <>
 struct FieldsOf<Program> {
   using P = Program;

@@ -1,4 +1,5 @@
-// The words of a Program's enums in JSON, in the order of the enumerators.
+// Lists the words that stand for enumerators in the JSON of a Program, in the order of the
+// enumerators.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Reads Programs from JSON: read_programs() of program_json.h.
+// Reads Programs from JSON. Implements read_programs() of program_json.h.
 #include <algorithm>
 #include <charconv>
 
@@ -108,8 +108,8 @@ void read_fields(Fields& fields, T& target) {
   fields.done();
 }
 
-// Sets omitted fields of a struct that equal other fields. Throws InputError if a required field is
-// missing. Most structs need neither.
+// Sets omitted fields of a struct that equal other fields, or throws InputError if a required field
+// is missing. This template does nothing, because most structs need neither.
 template <class T>
 void complete(const Fields&, T&) {}
 

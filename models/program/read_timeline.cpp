@@ -1,4 +1,4 @@
-// Reads back a timeline that to_chrome_trace wrote.
+// Reads back a timeline that to_chrome_trace() wrote.
 #include <cmath>
 #include <fstream>
 #include <map>

@@ -7,8 +7,8 @@ namespace meshwright::program {
 
 namespace {
 
-// Says which tasks bring a micro-batch into a slot, and which are the last that use it there:
-// weights tasks if the chunk has them, otherwise backward tasks.
+// Says which tasks bring a micro-batch into a slot (forward tasks), and which are the last that use
+// it there: weights tasks if the chunk has them, otherwise backward tasks.
 class Uses {
  public:
   explicit Uses(const Program& program)

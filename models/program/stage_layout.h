@@ -1,6 +1,5 @@
 // Decides which stage runs which virtual stage. The units of a model are cut into virtual stages,
-// in order of execution, and each stage of the pipeline runs `chunks` of them. All code that needs
-// this order asks here.
+// in order of execution, and each stage of the pipeline runs `chunks` of them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@ namespace meshwright::program {
 // The direction in which each chunk goes through the stages.
 enum class StageShape : std::uint8_t {
   loop,  // every chunk goes from the first stage to the last
-  vee    // there and back: chunks with odd numbers go from the last stage to the first
+  vee    // chunks with even numbers do so, those with odd numbers go from the last to the first
 };
 
 struct StageLayout {

@@ -1,5 +1,5 @@
-// Settings of a training step in addition to its instructions. They are for code that runs Programs
-// or predicts how long they take (models/program/program.h).
+// Defines the settings of a training step that are not in its instructions. Code that runs Programs
+// (models/program/program.h), or predicts how long they take, reads them.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@
 
 namespace meshwright::program {
 
-// muon: updates matrices of linear layers in blocks by their orthogonalized momentum, and all other
-// parameters by adamw. adafactor: keeps, for matrices, only the second moments of rows and columns.
+// muon: updates matrices of linear layers in transformer blocks by their orthogonalized momentum,
+// and all other parameters by adamw. adafactor: keeps, for matrices, only the means of squared
+// gradients over rows and over columns.
 enum class OptimizerKind : std::uint8_t { adamw, adam, lamb, sgd, lion, muon, adafactor };
 enum class LearningRateSchedule : std::uint8_t {
   constant,
@@ -24,8 +25,9 @@ enum class LearningRateSchedule : std::uint8_t {
   inverse_sqrt
 };
 
-// Returns how many moments per element are kept from step to step, for the parameters that have
-// fewest. has_first_moment() and has_second_moment() are about the parameters that have most.
+// Returns the number of moments per element that are kept from step to step. If parameters differ
+// (muon, adafactor), it is the number of those that have fewest. has_first_moment() and
+// has_second_moment() return whether any parameter has such a moment.
 constexpr int moments_of(OptimizerKind optimizer) {
   if (optimizer == OptimizerKind::adafactor) return 0;
   return optimizer == OptimizerKind::sgd || optimizer == OptimizerKind::lion ||
@@ -36,7 +38,7 @@ constexpr int moments_of(OptimizerKind optimizer) {
 constexpr bool has_first_moment(OptimizerKind optimizer) {
   return optimizer != OptimizerKind::adafactor;
 }
-constexpr bool has_second_moment(OptimizerKind optimizer) {  // of some parameters
+constexpr bool has_second_moment(OptimizerKind optimizer) {
   return optimizer == OptimizerKind::muon || optimizer == OptimizerKind::adafactor ||
          moments_of(optimizer) == 2;
 }
@@ -72,7 +74,7 @@ struct Adafactor {
   bool operator==(const Adafactor&) const = default;
 };
 
-constexpr int most_mtp_layers = 8;  // of multi-token prediction
+constexpr int most_mtp_layers = 8;  // the most layers of multi-token prediction
 
 // Number of sequences in each stretch of a mixture of data files. Within every stretch, the files
 // have the weights that the job sets.
@@ -86,7 +88,8 @@ struct StepSettings {
   Dtype gradient_reduce = Dtype::f32;  // f32, f16 or bf16; f64 in precision fp64
   AttentionKernel attention = AttentionKernel::flash2;
   CompilerLevel compiler = CompilerLevel::fused;
-  // Whose step is predicted. A run ignores it; `train` refuses every framework but its own.
+  // The framework whose step is predicted. The engine ignores it, and the command `train` rejects a
+  // job with another value than `meshwright`.
   Framework framework = Framework::meshwright;
   bool fuse_gradient_accumulation = true;
   bool cross_entropy_fusion = true;  // false: predicted as Megatron-LM's loss of separate kernels
@@ -103,22 +106,22 @@ struct StepSettings {
   double learning_rate = 1e-4;
   int warmup_steps = 0;
   LearningRateSchedule learning_rate_schedule = LearningRateSchedule::constant;
-  int decay_steps = 0;  // of warmup_stable_decay; 0: a tenth of the steps
+  int decay_steps = 0;  // of warmup_stable_decay; 0: a tenth of the steps, rounded up
   double weight_decay = 0, momentum = 0.9, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double gradient_clip = 0;        // by global norm; 0: off
   double gradient_clip_value = 0;  // each element; 0: off
   // The amount by which each step moves the bias of an expert that was chosen more or less often
   // than the mean (Wang et al. 2024, "Auxiliary-Loss-Free Load Balancing"). 0: biases do not move.
   double router_bias_update_rate = 0;
-  double ema_decay = 0;  // of the exponential average of weights over the steps; 0: no average
+  double ema_decay = 0;  // decay of the exponential moving average of weights; 0: no average
   Adafactor adafactor;
   std::optional<LossScale> loss_scale;
-  // For ranks on GPUs: whether a step is captured as one CUDA graph. Unset means that it is if no
-  // messages travel between stages.
+  // For ranks on GPUs: whether a step may be captured as one CUDA graph. Unset means that it may if
+  // no messages travel between stages.
   std::optional<bool> cuda_graph;
 
-  // Returns whether the loss is multiplied by a scale. It is in fp16 only, and there always: by a
-  // moving scale that begins at 2^32 unless the job sets another.
+  // Returns whether the loss is multiplied by a scale. It is always in fp16, and never in other
+  // precisions. The scale moves and begins at 2^32 unless the job sets another.
   bool scales_loss() const { return precision == Precision::fp16; }
   // Returns the type of whatever is not rounded to less: averages of weights, and checkpoints.
   Dtype exact_type() const { return precision == Precision::fp64 ? Dtype::f64 : Dtype::f32; }
@@ -129,13 +132,14 @@ struct StepSettings {
   }
   bool averages() const { return ema_decay > 0; }
   // Returns the mean bytes per element of masters, moments and averages that a rank keeps for the
-  // elements that it updates.
+  // elements that it updates. With muon and adafactor, some parameters need more.
   double optimizer_bytes() const {
     const std::optional<Dtype> master = master_type();
     return (master ? mean_bytes_of(*master) : 0) + moments_of(optimizer) * mean_bytes_of(moments) +
            (averages() ? mean_bytes_of(exact_type()) : 0);
   }
-  // Returns how many values per element a checkpoint has: the weight, its moments and its average.
+  // Returns the most values per element that a checkpoint has: the weight, its moments and its
+  // average.
   int saved_states() const {
     return 1 + (has_first_moment(optimizer) ? 1 : 0) + (has_second_moment(optimizer) ? 1 : 0) +
            (averages() ? 1 : 0);

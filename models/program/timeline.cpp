@@ -35,8 +35,8 @@ std::string_view name_of(Stream stream) { return stream_names[static_cast<std::s
 
 namespace {
 
-// Returns an operation's name. A fusion has the name `fused`, except for one product in parts,
-// which has the name of the product.
+// Returns an operation's name. A fusion of different operations has the name `fused`. A fusion of
+// one operation, such as a matmul in parts, has the name of this operation.
 std::string operation_name(const Instruction& instruction) {
   if (instruction.kind != InstructionKind::compute)
     return std::string(kind_names[static_cast<std::size_t>(instruction.kind)]);
@@ -78,9 +78,10 @@ std::string from_to(SimTime begin, SimTime end) {
 }
 
 // Returns the number of a rank's process. Processes count from 1, because Perfetto takes number 0
-// for the kernel's idle task. The thread that has its process's number is the main one, which
-// Perfetto puts first.
+// for the kernel's idle task.
 int process_of(int rank) { return rank + 1; }
+// Returns the number of a thread. Lane 0 has the number of its process, because Perfetto takes the
+// thread with that number for the main one and puts it first.
 int thread_of(int process, int lane) { return process + lane; }
 
 // Appends the name and the position of a process. Perfetto would put the busiest process first;
@@ -163,7 +164,7 @@ void append_ranks(const Timeline& timeline, const std::vector<Program>& stages,
   }
   for (const TimelineEntry& entry : timeline.entries) {
     // Instructions that take no time are left out, because Perfetto would draw them in a row below
-    // what begins at the same time.
+    // an instruction that begins at the same time.
     if (nanoseconds(entry.begin) == nanoseconds(entry.end)) continue;
     const int process = first_process + entry.rank;
     const Program& program = stages[stage_of_rank[entry.rank]];

@@ -1,4 +1,4 @@
-// The times at which instructions ran. The simulator and the engine both return them.
+// Holds the times at which instructions ran. The simulator and the engine both return them.
 #pragma once
 
 #include <string>
@@ -21,11 +21,11 @@ struct Timeline {
 };
 
 std::string_view name_of(Stream stream);
-// Returns a name for people: `linear transformer.h.3.mlp.c_fc`, `all_reduce tensor`, or `send to 2`
-// (a virtual stage).
+// Returns a name for people, such as `linear transformer.h.3.mlp.c_fc`, or `send to 2` (a virtual
+// stage). If the instruction has a group, it comes after the operation: `all_reduce tensor`.
 std::string instruction_name(const Instruction& instruction, const Program& program);
 
-// Bytes that a rank moves over its links of one kind while an instruction runs.
+// The bytes that a rank moves over its links of one kind in a span of time.
 struct LinkUse {
   int rank = 0;
   std::string_view link;  // "NVLink"
@@ -35,14 +35,16 @@ struct LinkUse {
 
 // Returns a Chrome trace, which Perfetto opens, with times in whole nanoseconds. Each rank is a
 // process with one thread per stream. For each kind of link that is used, a thread shows when it is
-// busy and a counter its GB/s. `stage_of_rank` gives the stage whose Program a rank runs. The
-// entries of `predicted` get processes of their own, after the others.
+// busy, and a counter shows its GB/s. `stage_of_rank` gives the stage whose Program a rank runs.
+// The entries of `predicted` get processes of their own, after the others. Instructions that take
+// no time are left out.
 std::string to_chrome_trace(const Timeline& timeline, const std::vector<Program>& stages,
                             const std::vector<int>& stage_of_rank,
                             const std::vector<LinkUse>& links = {}, const Timeline& predicted = {});
 
-// Returns the last step of each rank in a trace that to_chrome_trace() wrote, without what was
-// predicted. Throws InputError if the file is not such a trace, or is that of another plan.
+// Returns the last run of each instruction of each rank in a trace that to_chrome_trace() wrote,
+// without predicted entries. Throws InputError if the file is not such a trace, or is that of
+// another plan.
 Timeline read_chrome_trace(const std::string& path, const std::vector<Program>& stages,
                            const std::vector<int>& stage_of_rank);
 

@@ -1,5 +1,5 @@
-// Settings of how a model is trained: those of a step (step_settings.h), and those that graphs are
-// built and compiled from. They have the names of the job file's `training`.
+// Defines how a model is trained: the settings of a step (step_settings.h), and those from which
+// graphs are built and compiled. Most have the names of keys in the job file's section `training`.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace meshwright::program {
 
 enum class Recompute : std::uint8_t { none, selective, full, each, contiguous, group };
 
-// The allocator whose memory use decides what fits: that of this engine, or of a framework that
-// would run the job (sim/framework/framework_memory.h).
+// Says whose use of memory decides what fits: that of this engine, or of a framework that would run
+// the job (sim/framework/framework_memory.h).
 enum class MemoryOf : std::uint8_t {
   engine,
   pytorch,  // mixed precision by autocast, operation by operation
@@ -28,14 +28,15 @@ struct Training : StepSettings {
   Recompute recompute = Recompute::none;
   int recompute_group = 1;  // N of group_N
   double recompute_fraction = 1;
-  std::vector<std::string> recompute_modules;  // of blocks, each by itself; * is any name
+  // Modules of blocks that are recomputed, each by itself. In their names, * is any name.
+  std::vector<std::string> recompute_modules;
   // Memory for the saved activations of one micro-batch on one virtual stage. Up to 1, it is a
   // share of what is saved without recomputation; above 1, it is in bytes
   // (models/compiler/passes/dataflow/recompute_budget.h).
   std::optional<double> recompute_budget;
   MemoryOf memory_of = MemoryOf::engine;
   std::vector<std::string>
-      passes_off;  // optional passes of the compiler that are left out, by name
+      passes_off;  // names of optional passes of the compiler that are left out
   // Whether the pass rematerialize_rows runs. If it is unset, compile() decides by the memory. A
   // list of passes that runs without compile() takes the choice with the least memory.
   std::optional<bool> rematerialize_rows;
@@ -47,8 +48,8 @@ struct Training : StepSettings {
   // (models/compiler/lower/first_sums.h). The job file has no key for it, and runs always
   // overwrite.
   bool clears_gradients = false;
-  std::optional<Lora> lora;     // none: all parameters are trained
-  int predicted_positions = 0;  // mlm
+  std::optional<Lora> lora;     // unset: all parameters are trained
+  int predicted_positions = 0;  // of each sequence, in a model that predicts masked tokens (mlm)
   // Whether rows of tokens hold several documents (models/program/graph/documents.h).
   // `documents_per_row` is their mean number, for predictions; unset means one.
   bool packing = false;
@@ -57,7 +58,7 @@ struct Training : StepSettings {
   // own, of which the k-th predicts the token k positions after the one that the model predicts.
   // The mean of their losses is multiplied by the weight and added to the loss.
   int mtp_layers = 0;
-  std::optional<double> mtp_loss_weight;  // none: default_mtp_loss_weight
+  std::optional<double> mtp_loss_weight;  // unset: default_mtp_loss_weight
   double dropout = 0;
   Fp8Recipe fp8_recipe = Fp8Recipe::tensorwise;
   bool fp8_experts = false;  // matrix multiplications of experts use fp8 too
@@ -65,7 +66,9 @@ struct Training : StepSettings {
   // For predictions of dropless experts that ranks share: tokens of the most loaded rank relative
   // to the mean, at least 1. Unset means 1, unless `expert_skew` is set.
   std::optional<double> expert_imbalance;
-  double expert_skew = 0;  // instead: skew of the choices (models/program/graph/expert_skew.h)
+  // The skew of the choices (models/program/graph/expert_skew.h), from which predictions derive the
+  // imbalance if `expert_imbalance` is unset.
+  double expert_skew = 0;
   bool measure_expert_load = false;  // a run measures the imbalance: StepResult::expert_load
   // Numbers of blocks at the beginning and at the end of a stack whose matrix multiplications stay
   // in 16 bits (bf16).

@@ -1,4 +1,4 @@
-// Checks the rules of Programs: broken_rule() of program.h.
+// Checks the rules of Programs. Implements broken_rule() of program.h.
 #include <algorithm>
 #include <string>
 
@@ -58,7 +58,7 @@ std::string wrong_operands(const Program& program) {
   return {};
 }
 
-// One act of a stage at a rendezvous: a send, a receive, or its part in a collective.
+// An act of a stage at a rendezvous (walk.h): a send, a receive, or its part in a collective.
 struct Deed {
   InstructionKind kind;
   int micro_batch_index;
@@ -133,7 +133,7 @@ std::string wrong_rendezvous(const std::vector<Script>& scripts,
   return {};
 }
 
-// A visitor of the walk that only notes which runs have happened.
+// A visitor of the walk (walk.h) that only notes which runs have happened.
 struct Ledger {
   std::vector<std::vector<bool>> ran;
   explicit Ledger(const Participants& participants) {

@@ -34,8 +34,8 @@ Rendezvous message_of(const Program& program, const Body& body, const Instructio
   return rendezvous;
 }
 
-// Finds the rendezvous of an instruction: of a message or a collective. Returns false if it has
-// none.
+// Sets `rendezvous` to that of the instruction. Returns false if the instruction is neither a
+// message nor a collective and has none.
 bool rendezvous_of(const Program& program, const Body& body, const Instruction& instruction,
                    Rendezvous& rendezvous) {
   switch (instruction.kind) {
@@ -58,8 +58,8 @@ bool rendezvous_of(const Program& program, const Body& body, const Instruction& 
 }
 
 // Returns the index of a rendezvous in the common list, to which it is added if it is new. Forward
-// and backward messages of one channel between two virtual stages have different ones, because
-// their directions differ.
+// and backward messages between two virtual stages have different rendezvous, because their
+// directions differ.
 int index_of(const Rendezvous& rendezvous, std::vector<Rendezvous>& rendezvous_list) {
   const auto found = std::ranges::find(rendezvous_list, rendezvous);
   if (found != rendezvous_list.end()) return static_cast<int>(found - rendezvous_list.begin());

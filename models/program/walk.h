@@ -1,8 +1,8 @@
 // Walks the Programs of all stages in an order in which they can happen. The lanes of every rank
-// run their instructions in list order, waits hold, and whatever needs several ranks (a message, a
-// collective) happens when all of them have reached it. Equal ranks may be walked as one. The walk
-// knows no times; a visitor records what it needs. If nothing can go on and something is left, the
-// Programs have a deadlock.
+// run their instructions in list order, waits hold, and an instruction that needs several ranks (a
+// message, a collective) happens when all of them have reached it. Equal ranks may be walked as
+// one. The walk itself computes no times, because its visitor does. If nothing can go on and
+// something is left, the Programs have a deadlock.
 #pragma once
 
 #include <array>
@@ -22,13 +22,13 @@ namespace meshwright::program {
 enum class LaneOrder : std::uint8_t { streams, inline_order };
 
 // A point at which several ranks wait for each other: the collectives of one group kind and stream,
-// or the messages from one virtual stage to another. All stages use one common list of these
-// points.
+// or the messages of one channel from one virtual stage to another. All stages use one common list
+// of these points.
 struct Rendezvous {
   GroupKind group = GroupKind::none;
   Stream stream = Stream::compute;       // of a collective
-  int from = -1, to = -1, channel = -1;  // of messages: virtual stages
-  int sender = -1, receiver = -1;        // their stages
+  int from = -1, to = -1, channel = -1;  // of messages: virtual stages, and the channel
+  int sender = -1, receiver = -1;        // the stages of `from` and `to`
   bool is_message() const { return from >= 0; }
   bool operator==(const Rendezvous&) const = default;
 };
@@ -37,8 +37,8 @@ bool spans_stages(GroupKind kind);
 // sender and receiver.
 std::vector<std::vector<int>> meetings_at(const Rendezvous& rendezvous, const Mesh& mesh);
 
-// A Program whose instructions are sorted by lane, body by body. Its waits are ready to be looked
-// up.
+// A Program whose instructions are sorted by lane, body by body, and whose waits can be looked up
+// fast. A step is an instruction in this order.
 class Script {
  public:
   struct Step {
@@ -80,8 +80,8 @@ class Script {
   std::vector<int> run_base_;    // [task], one more at the end
 };
 
-// The ranks of a walk. `communicator[rank][rendezvous]` is an index into `sizes`, the numbers of
-// ranks that meet, or -1 if the rank needs no other rank.
+// The ranks of a walk. `communicator[rank][rendezvous]` is an index into `sizes`, which holds how
+// many ranks meet, or is -1 if the rank needs no other rank there.
 struct Participants {
   std::vector<const Script*> scripts;  // of each rank
   std::vector<std::vector<int>> communicator;
@@ -92,9 +92,9 @@ struct Participants {
 // ranks. Checks of Programs use it.
 Participants participants_of_stages(const std::vector<Script>& scripts,
                                     const std::vector<Rendezvous>& rendezvous_list);
-// Returns participants with one rank for each class of equal ranks, where `of_rank` has the class
-// of each rank. The ranks of one class are of one stage, and at every rendezvous they meet ranks of
-// the same classes.
+// Returns participants with one rank for each class of equal ranks. `of_rank` has the class of each
+// rank of the mesh. The ranks of one class must be of one stage, and at every rendezvous they must
+// meet ranks of the same classes.
 Participants participants_of_classes(const std::vector<Script>& scripts,
                                      const std::vector<Rendezvous>& rendezvous_list,
                                      const Mesh& mesh, const std::vector<int>& of_rank);
@@ -104,13 +104,12 @@ struct Arrival {
   int rank = 0, lane = 0, run = 0, step = 0;
 };
 
-// The walk. The visitor has these functions, which the walk calls for every run once, except
-// done():
+// The walk. The visitor has the functions below. For every run, the walk calls reached() once, and
+// then alone() or together() once. It calls next_end() when nothing more can begin.
 //   bool done(int rank, int run);           // returns whether the run has ended
 //   void reached(const Arrival&, int previous_run_of_lane, std::span<const int> waited_runs);
 //   void alone(const Arrival&);                 // the run needs no other rank
 //   void together(std::span<const Arrival>);    // the last of these runs has been reached
-// and, when nothing more can begin:
 //   int next_end();   // ends the next run in flight and returns its rank, or -1 if there is none
 template <class Visitor>
 class Walk {
@@ -148,9 +147,9 @@ class Walk {
   };
   struct RankState {
     std::array<Lane, stream_count> lanes;
-    // Per rendezvous: how many steps this rank has reached there, sends and collectives [0] apart
-    // from receives [1]. They are counted apart because a stage may send to itself, and then its
-    // first message is the one that it receives first.
+    // Per rendezvous: how many sends or collectives [0], and how many receives [1], this rank has
+    // reached there. Receives are counted apart because a stage may send to itself, and its n-th
+    // receive must then meet its n-th send.
     std::vector<std::array<int, 2>> counts;
     bool queued = false;
   };
@@ -189,8 +188,8 @@ class Walk {
     }
   }
 
-  // Runs the lane as far as it can go. Returns whether a run was over as soon as it began, because
-  // other lanes may have waited for it.
+  // Runs the lane as far as it can go. Returns whether a run ended as soon as it began. Other lanes
+  // may have waited for such a run, so they are then tried again.
   bool advance(int rank, int number) {
     Lane& lane = ranks_[rank].lanes[number];
     if (lane.waits_for >= 0 && !visitor_.done(rank, lane.waits_for)) return false;
@@ -223,9 +222,9 @@ class Walk {
     return true;
   }
 
-  // Begins the run that the lane has come to. Returns false if it cannot begin, because the lane's
-  // run before it, or a run that it waits for, has not ended. A run that waits for its peers counts
-  // as begun; the lane goes on when they have met.
+  // Begins the run that the lane has reached. Returns false if the run cannot begin, because the
+  // lane's run before it, or a run that it waits for, has not ended. A run that waits for other
+  // ranks counts as begun, and the lane goes on when they have met.
   bool try_run(const Arrival& arrival, Lane& lane) {
     if (lane.last_run >= 0 && must_wait_for(arrival.rank, lane.last_run, lane)) return false;
     const Script& script = *participants_.scripts[arrival.rank];

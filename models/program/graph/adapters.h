@@ -1,6 +1,6 @@
-// Low-rank adapters (LoRA) as a job describes them, and the names that peft gives to their
-// matrices. The compiler adds adapters to a graph (add_adapters.h), and the engine saves and reads
-// them.
+// Describes low-rank adapters (LoRA) as a job does, and gives the names that the library peft has
+// for their matrices. The compiler adds adapters to a graph (add_adapters.h), and the engine saves
+// and reads them.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace meshwright::program {
 
 inline constexpr std::string_view all_linear = "all-linear";  // every linear layer of blocks
 
-// How the frozen weights of linear layers in blocks are stored (exec/core/weight_blocks.h). Other
-// weights stay in the precision's type.
+// Says how the frozen weights of linear layers in transformer blocks are stored
+// (exec/core/weight_blocks.h). Other weights stay in the precision's type.
 enum class BaseWeights : std::uint8_t { unquantized, nf4, int4 };
 
-// Settings of LoRA (Hu et al. 2021), under which only adapters are trained, and a head that
+// Settings of LoRA (Hu et al. 2021). Only adapters are trained, and the head of a model that
 // predicts classes. An adapter adds (alpha / rank) * B A x to the output W x of a linear layer,
 // where A has `rank` rows.
 struct Lora {
@@ -40,11 +40,11 @@ Dtype base_type(const Lora& lora, Dtype storage);
 // Returns the legal group sizes, in ascending order.
 std::vector<int> group_sizes();
 
-// Returns whether `target`, a name in training.lora.target_modules, means the module at `path`: it
-// is equal to the last words of the path, where `*` stands for any one word.
+// Returns whether `target`, a name in training.lora.target_modules, means the module at `path`: the
+// path must end in the words of `target`, where `*` stands for any one word.
 bool names_module(std::string_view target, std::string_view path);
 
-// Returns the name of the weight of a module's matrix A or, if `second`, of its matrix B.
+// Returns peft's name for the adapter's matrix A of a module or, if `second`, for its matrix B.
 std::string adapter_name(std::string_view module, bool second);
 
 }  // namespace meshwright::program

@@ -1,5 +1,5 @@
-// Attributes of an operation: its parameters in addition to its operands. The comment at each
-// attribute names the operations that read it.
+// Defines the attributes of an operation: its parameters in addition to its operands. The comment
+// at an attribute often begins with the operations that read it.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@ enum class Packing : std::uint8_t {
 struct Fusion;
 struct Segment;
 
-// The target of a row of a cross-entropy that has no target. Such a row has no loss and no
-// gradient.
+// The value in the targets of a cross-entropy for a row that has no target. Such a row has no loss
+// and no gradient.
 constexpr int ignored_target = -1;
 
 struct Attributes {
@@ -33,12 +33,13 @@ struct Attributes {
   int rotary_dim = 0;       // 0: no rotation
   int position_offset = 0;  // RoBERTa counts positions from 2
   int tensor_degree = 1;    // ranks over which a vocabulary-parallel or communication op works
-  int context_degree = 1;   // ranks that share each sequence; each holds sequence_length of it
-  int ring_step = 0;        // context_attention: keys are from so many ranks before; -1: from all
-  int head_parts = 1;       // attention: neighbours of the context group that share out its heads;
-                            // each has `heads` of them for the tokens of all neighbours
-  // Context operations work as in PyTorch: keys and values travel once for each query head, sums
-  // are in fp32, and separate kernels add to them. This is only predicted, never executed.
+  int context_degree = 1;   // ranks that share each sequence; each holds sequence_length tokens
+  int ring_step = 0;        // context_attention: keys are from the rank this many places before in
+                            // the ring; -1: from all ranks
+  int head_parts = 1;       // attention: neighbours of a context group that divide its heads; each
+                            // has `heads` of them for the tokens of all neighbours
+  // Whether context operations work as in PyTorch: keys and values travel once for each query head,
+  // sums are in fp32, and separate kernels add to them. This is only predicted, never executed.
   bool context_of_pytorch = false;
   double rotary_base = 10000;
   // Scaling of rotary positions for longer texts (models/program/graph/rotary.h).
@@ -52,14 +53,14 @@ struct Attributes {
   double scale = 1;            // gradients: 1 / targets of the global batch
   double factor = 1;           // scale, add_constant, mask_scores; losses: a factor of the gradient
   Dtype storage = Dtype::f32;  // log_softmax: type of the logits; widen_weights: of its result
-  // cross_entropy, cross_entropy_stats: the loss is one kernel for each of its operations, in fp32.
-  // This is only predicted, never executed.
+  // cross_entropy, cross_entropy_stats: whether the loss is one kernel for each of its operations,
+  // in fp32. This is only predicted, never executed.
   bool loss_by_operations = false;
   double epsilon = 1e-5;
-  double dropout = 0;  // probability that dropout sets an element to 0; attention: one of
-                       // its probabilities, whose row is head * sequence length + query
-  // dropout: kernels of their own convert its input to fp32 and its result back, as in peft. This
-  // is only predicted, never executed.
+  double dropout = 0;  // probability that an element is set to 0; in attention, the elements are
+                       // its probabilities, in row head * sequence length + query
+  // dropout: whether separate kernels convert its input to fp32 and its result back, as in peft.
+  // This is only predicted, never executed.
   bool drops_in_fp32 = false;
   std::uint64_t dropout_key = 0;  // made of the seed and the module's path
   std::int64_t vocabulary = 0;    // unpadded size; columns and rows beyond it are masked
@@ -80,7 +81,8 @@ struct Attributes {
   bool sinks = false;    // attention: each head has one learned score more, without a value
   int window = 0;  // attention, mask_scores: a query sees its own key and those before it, at most
                    // this many in all; 0: no limit
-  int chunk = 0;   // the same: a query sees keys of its own chunk of this many positions; 0: all
+  int chunk = 0;   // attention, mask_scores: a query sees only keys of its own chunk of this many
+                   // positions; 0: no limit
   // attention, context_attention, mask_scores, rope, add_position and their gradients: the last
   // input is the documents tensor (documents.h), and each token sees its own document only.
   bool documents = false;
@@ -92,14 +94,14 @@ struct Attributes {
   bool vocabulary_parallel = false;
   bool sequence_parallel = false;  // the rows of this op are this rank's share
   bool hidden_share = false;       // dropout: its columns are this rank's share
-  bool rms_norm = false;           // norm_parts: the mean is not taken off
+  bool rms_norm = false;           // norm_parts: the mean is not subtracted
   bool one_plus_weight = false;    // norms, scale_columns: they multiply by 1 + the weight
   int experts = 0;                 // of a layer, over all ranks
   int experts_per_token = 0;
   bool weights_of_all = false;     // route: weights are not renormalised over the chosen experts
   bool sigmoid_scores = false;     // route: each score is a sigmoid, not a softmax
   int expert_groups = 1;           // route: groups of equally many experts
-  int groups_per_token = 1;        // route: a token chooses among so many groups, the best
+  int groups_per_token = 1;        // route: a token chooses among this many groups, the best ones
   bool groups_by_two = false;      // route: a group's score is the sum of its two best experts;
                                    // false: that of its best expert
   double expert_weight_scale = 1;  // route: final factor of the weights; 0: only_balances()
@@ -150,15 +152,16 @@ constexpr int value_dim_of(const Attributes& a) {
 }
 
 constexpr bool is_dropless(const Attributes& a) { return a.expert_rows > 0; }
-// Returns whether a step sums the balancing losses of this route: it has a balancing loss, or its
-// loss reports choices that found no row.
+// Returns whether a step sums the balancing losses of this operation `route`: because it has a
+// balancing loss, or because this loss reports choices that found no row.
 constexpr bool has_balancing_loss(const Attributes& a) {
   const std::int64_t choices =
       std::int64_t{a.micro_batch} * a.sequence_length * a.experts_per_token;
   return a.balance > 0 || (is_dropless(a) && a.overflow_is_error && a.expert_rows < choices);
 }
 
-// Returns whether a route only makes its balancing loss. Another one routes the tokens.
+// Returns whether this operation `route` only makes the balancing loss, while another operation
+// `route` chooses the experts of the tokens.
 constexpr bool only_balances(const Attributes& a) { return a.expert_weight_scale == 0; }
 
 // Returns the factor by which attention multiplies the dot products of queries and keys.

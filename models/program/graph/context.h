@@ -1,7 +1,7 @@
 // Assigns the tokens of a sequence to the C ranks of a context group. Under a causal mask a later
 // token attends to more keys. So a sequence is cut into 2C chunks, and rank i holds chunks i and
-// 2C-1-i. The queries of any rank then attend to just half of the keys of any other rank, and every
-// step around the ring is equal work for all.
+// 2C-1-i. Each rank then computes half of the scores between its queries and the keys of any other
+// rank, so that every step around the ring is equal work for all.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace meshwright::program {
 
-// Returns whether this call of attention adds the sinks. A softmax has them only once, so the first
-// step of a ring adds them, or a call that has the keys of all ranks.
+// Returns whether this call of attention adds the sinks (Attributes::sinks). A softmax has them
+// only once, so only the first step of a ring adds them, or a call that has the keys of all ranks.
 inline bool adds_sinks(const Attributes& a) { return a.sinks && a.ring_step <= 0; }
 
-// Returns the rank as it counts among parts of the sequence. `head_parts` neighbours of a context
-// group may share out the heads of an attention; their tokens then make up one part of the
-// sequence. Chunks of neighbours are neighbours, so the part of rank r is that of rank r /
-// head_parts in a group of context_degree parts.
+// Returns the index of the part of the sequence that a rank's attention works on. `head_parts`
+// neighbours of a context group may divide the heads of an attention among themselves. Their tokens
+// then make up one part of the sequence, which is that of rank context_rank / head_parts in a group
+// of context_degree ranks.
 constexpr int rank_of_part(const Attributes& a, int context_rank) {
   return context_rank / a.head_parts;
 }
-// Returns the index of the rank's first head among the heads of its tensor group.
+// Returns the index of the rank's first head among the heads of all ranks with its tensor index.
 constexpr std::int64_t first_own_head(const Attributes& a, int context_rank) {
   return std::int64_t{context_rank % a.head_parts} * a.heads;
 }

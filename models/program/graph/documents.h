@@ -1,6 +1,6 @@
-// Packed sequences. A sequence of sequence_length tokens holds several documents, and each token
-// attends to its own document only. Where documents begin is data, not shape: the documents tensor,
-// i32 [rows], holds for each token the index in its sequence at which its document begins.
+// Describes packed sequences. A sequence of sequence_length tokens holds several documents, and
+// each token attends to its own document only. The documents tensor, i32 [rows], holds for each
+// token the index in its sequence at which its document begins.
 //
 // A query at index i of a document that begins at index b has position i - b. Under a causal mask
 // it attends to the keys at b to i, otherwise to all keys of its document. Padding belongs to
@@ -33,8 +33,8 @@ constexpr bool counts_in_documents(Op op) {
   }
 }
 
-// Returns the number of inputs of `call`, not counting the documents tensor. Kernels call it to
-// find out whether optional inputs are present.
+// Returns the number of inputs of `call` without the documents tensor. Kernels find out with it
+// whether optional inputs are present.
 inline std::size_t inputs_but_documents(const OpCall& call) {
   return call.inputs.size() - (call.attributes.documents ? 1 : 0);
 }

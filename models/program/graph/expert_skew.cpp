@@ -10,7 +10,7 @@ namespace meshwright::program {
 
 namespace {
 
-constexpr int layers_drawn = 64;  // their mean differs little from that of all layers
+constexpr int layers_drawn = 64;  // enough for a mean that differs little from that of all layers
 
 }  // namespace
 

@@ -11,9 +11,9 @@ namespace meshwright::program {
 
 namespace {
 
-// Returns the type of one group of rows, if `type` is a matrix of all groups, or of one matrix, if
-// it holds one per expert. If `most_rows` > 0 (dropless), groups have at most this many rows, and
-// the type has that number.
+// Returns the type of one group of rows if `type` is a matrix of all groups, or of one matrix if it
+// holds one per expert. If `most_rows` > 0 (dropless), a group may have any number of rows up to
+// it, and the returned type has `most_rows` rows.
 TensorType one_of(const TensorType& type, std::int64_t groups, std::int64_t most_rows) {
   const Shape& shape = type.shape;
   if (most_rows > 0 && shape.rank == 2) return {Shape{most_rows, shape[1]}, type.dtype};
@@ -26,8 +26,9 @@ Op op_of_group(Op op) {
   return op == Op::expert_linear_grad_input ? Op::linear_grad_input : Op::linear_grad_weight;
 }
 
-// Returns whether the input is a weight or its scales, which there are for each expert and not for
-// each group of rows. Products of weight gradients have none.
+// Returns whether the input belongs to the weight (its values, scales or largest magnitude), of
+// which there is one for each expert and not for each group of rows. Weight gradients have no such
+// input.
 bool is_of_expert(Op op, std::size_t input) {
   return op != Op::linear_grad_weight && input % 2 == 1;
 }
@@ -35,7 +36,7 @@ bool is_of_expert(Op op, std::size_t input) {
 }  // namespace
 
 int expert_capacity(double factor, int sequence_length, int experts_per_token, int experts) {
-  constexpr double rounding = 1e-9;  // 1.2 * 10 is 12
+  constexpr double rounding = 1e-9;  // 1.2 * 10 must give 12 in spite of rounding errors
   const double share = factor * sequence_length * experts_per_token / experts;
   return static_cast<int>(std::clamp(std::ceil(share - rounding), 1.0, double(sequence_length)));
 }

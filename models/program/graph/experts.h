@@ -1,9 +1,9 @@
-// Layers of experts. A layer has E experts, and each token goes to the k that its router scores
-// highest. Routing is per sequence, so that it does not depend on how sequences are distributed. Of
-// a sequence of s tokens, every expert takes at most C = min(s, ceil(capacity factor * s * k / E)),
-// in the order of their positions. Later choices are dropped: the token passes by the layer. With b
-// sequences, an expert's slots are its b * C rows of a matrix, sequence by sequence; empty slots
-// hold zeros.
+// Describes layers of experts. A layer has E experts, and each token goes to the k that its router
+// scores highest. Routing is per sequence, so that it does not depend on how sequences are
+// distributed. From a sequence of s tokens, every expert takes at most C = min(s, ceil(capacity
+// factor * s * k / E)), at least 1, in the order of their positions. Later choices are dropped: the
+// expert adds nothing to the token. With b sequences, an expert's slots are its b * C rows of a
+// matrix, sequence by sequence. Empty slots hold zeros.
 //
 // slots[r,j]: the row of the j-th choice of token r, or -1 - (the expert) if the expert was full.
 // weights: softmax over all experts, renormalised over the k chosen ones (Jiang et al., "Mixtral of
@@ -13,11 +13,12 @@
 // for the choice only. Its gradient is 0, and the counts of choices may move it (`count_choices`).
 // With `expert_groups` a token chooses among the experts of the `groups_per_token` groups that
 // score highest.
-// Dropless layers have no slots: experts have as many rows as tokens chose them. The ranks that
-// share the experts are parts. Each part has `expert_rows` rows for its experts, one expert after
-// the other, each with the tokens of the micro-batch in their order. With one part there is a row
-// for each choice; with several, `expert_rows` is a planned limit. Choices beyond it are dropped,
-// or are an error.
+//
+// Dropless layers have no slots: each expert has one row for every token that chose it. The ranks
+// that share the experts are called parts. Each part has `expert_rows` rows for its experts, one
+// expert after the other, each with the tokens of the micro-batch in their order. With one part
+// there is a row for each choice. With several, `expert_rows` is a planned limit. Choices beyond it
+// are dropped, or are an error.
 //
 // balance: the loss of Fedus et al. ("Switch Transformers", 2021, equations 4 to 6) over the tokens
 // of one sequence: E * sum over experts of (tokens that chose it / s) * (mean probability).
@@ -43,7 +44,8 @@ constexpr int expert_of_slot(const Attributes& a, std::int32_t slot) {
 }
 
 // Returns the number of rows for the experts of each part in a dropless layer: `factor` times the
-// rows of equal use, at most `choices`. Returns `choices` if `factor` is 0 or there is one part.
+// rows of equal use, rounded up, at least 1 and at most `choices`. Returns `choices` if `factor` is
+// 0 or there is one part.
 std::int64_t dropless_rows(double factor, std::int64_t choices, int parts);
 
 // The first row and the number of rows of each expert of a dropless layer, from the counts of
@@ -55,12 +57,13 @@ struct ExpertRows {
   int expert_of(const Attributes& a, std::int32_t slot) const;
 };
 
-// Returns whether a route compares the logits themselves, which have less rounding error than their
-// softmax and the same order.
+// Returns whether the operation `route` compares the logits themselves, which have less rounding
+// error than their softmax and the same order.
 bool ranks_by_logits(const OpCall& route);
 
-// Splits a product over the rows of all experts into products of one group of rows each: `op` is
-// `linear` or one of its gradients. Group g of the rows is multiplied by matrix g mod `experts`.
+// Splits a matrix multiplication over the rows of all experts into one for each group of rows. `op`
+// is `linear` or one of its gradients. Group g of the rows is multiplied by matrix g mod `experts`,
+// the number of experts of this rank.
 struct ExpertProduct {
   Op op = Op::linear;
   std::int64_t groups = 1, experts = 1;
@@ -78,8 +81,8 @@ bool is_expert_product(Op op);
 ExpertProduct expert_product_of(const OpCall& call);
 
 // A published tensor that is all or part of a parameter. The parameters of all experts of a layer
-// are one tensor [E, ...], whose name has `*` in the place of the expert's number. Published models
-// have one tensor per expert. Any other tensor is published as it is.
+// are one tensor [E, ...], whose name has `*` in place of the expert's number. Published models
+// have one tensor per expert. Any other parameter is a single published tensor.
 struct PublishedTensor {
   std::string name;
   Shape shape;

@@ -62,8 +62,8 @@ std::uint32_t overwrites_of_step(const Fusion& fusion, std::size_t step, std::ui
   return bits;
 }
 
-// Declared in op_call.h. In Loop::product_first, the first step cannot overwrite a sum, because its
-// product is summed apart from the steps that follow.
+// In Loop::product_first, the first step cannot overwrite a sum, because its result is summed apart
+// from the steps that follow.
 bool can_overwrite(Op op, const Attributes& attributes, std::size_t output) {
   if (op != Op::fused) return info(op).overwrites_sums;
   const Fusion& fusion = *attributes.fusion;
@@ -106,8 +106,8 @@ std::string name_of(const Fusion& fusion) {
   std::string name;
   const FusedStep* before = nullptr;
   for (const FusedStep& step : fusion.steps) {
-    // Consecutive steps with one weight are one product whose rows come in parts, so the name has
-    // it once.
+    // Consecutive steps with one weight are one matmul whose rows come in parts, so the name
+    // contains it once.
     const bool goes_on = before != nullptr && fusion.loop == Fusion::Loop::products &&
                          step.op == before->op && step.inputs[1] == before->inputs[1];
     if (!goes_on) name += (name.empty() ? "" : " + ") + std::string(info(step.op).name);

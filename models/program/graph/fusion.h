@@ -1,5 +1,6 @@
-// A fusion: one operation made of several. Its body is a short list of operations that runs on a
-// block of rows at a time, so that the tensors between them are never whole in memory.
+// Describes a fusion: one operation made of several. Its body is a short list of operations, called
+// steps. In most fusions it runs on a block of rows at a time, so that the tensors between the
+// steps are never whole in memory.
 #pragma once
 
 #include <cstdint>
@@ -27,17 +28,16 @@ struct Fusion {
   std::vector<FusedStep> steps;
   std::int64_t rows = 0, block_rows = 0;
   enum class Loop : std::uint8_t {
-    blocks,         // rows are cut into blocks that fit into a cache; one thread runs all steps of
-                    // a block
+    blocks,         // rows are cut into blocks that fit into a cache, and one thread runs all steps
+                    // of a block
     long_blocks,    // blocks run one after the other, and all threads share each step. Tensors that
                     // steps pass to each other lie in the memory of the last inferred output
-    product_first,  // the first step, a product, runs on all rows at once; the other steps, its
-                    // epilogue, run as `blocks` do
-    products        // every step is a product on all rows, and a device runs them as one product
+    product_first,  // the first step, a matmul, runs on all rows at once; the other steps, its
+                    // epilogue, run as in `blocks`
+    products        // every step is a matmul on all rows, and a device may run them as one matmul
   };
   Loop loop = Loop::blocks;
-  // product_first: the operand that is the output's value before the product is added to it. -1 if
-  // there is none.
+  // product_first: the operand whose value the matmul's result is added to. -1 if there is none.
   int start = -1;
 
   int first_internal() const { return inputs + outputs + accumulated; }
@@ -55,7 +55,7 @@ struct Fusion {
 std::uint32_t overwrites_of_step(const Fusion& fusion, std::size_t step, std::uint32_t of_fusion);
 
 // Returns the number of strips of rows in which threads sum parameter gradients. It does not depend
-// on the number of threads, so sums do not either.
+// on the number of threads, so that the sums do not either.
 int fused_strips(const Fusion& fusion);
 
 // Returns the bytes of scratch memory that a CPU needs to run the operation, in addition to its
@@ -63,10 +63,10 @@ int fused_strips(const Fusion& fusion);
 std::int64_t scratch_bytes(const OpCall& call);
 
 constexpr std::int64_t fused_alignment = 64;
-// Returns the bytes that a short block of `block` rows needs in addition to the fusion's operands.
-// Passes choose blocks for which this is at most fused_block_bytes.
+// Returns the bytes that a block of `block` rows needs in addition to the fusion's inputs and
+// outputs. Passes choose blocks of Loop::blocks for which this is at most fused_block_bytes.
 std::int64_t block_bytes(const Fusion& fusion, std::int64_t block);
-// Largest size, in bytes, of the tensors between the steps of a short block together with the
+// The largest size, in bytes, of the tensors between the steps of such a block together with the
 // widened copies of operands.
 constexpr std::int64_t fused_block_bytes = 512 << 10;
 

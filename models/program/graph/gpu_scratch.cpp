@@ -247,7 +247,7 @@ std::int64_t gpu_scratch_bytes(const OpCall& call) {
     case Op::sum_of_squares:
       return bytes_of(Dtype::f64) * square_sum_blocks(call.inputs[0].shape.elements());
     case Op::embedding_grad:  // for each row of the table: how often it is read, where first and
-                              // last; and a list of the tokens
+                              // last, and where its list of tokens begins; and the lists
       return word * (4 * call.outputs[0].shape[0] + call.inputs[0].shape.elements());
     case Op::route: {
       const RouteScratch scratch(a);

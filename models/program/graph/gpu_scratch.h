@@ -1,6 +1,6 @@
-// Scratch memory of operations on a GPU in addition to their operands: sums over parts of the rows,
-// and data that one kernel of an operation leaves for the next. Only this file decides how much it
-// is, because the simulator plans the memory that the engine allocates.
+// Computes the scratch memory of operations on a GPU in addition to their operands: sums over parts
+// of the rows, and data that one kernel of an operation leaves for the next. The simulator plans
+// this memory, and the engine allocates it.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace meshwright::program {
 // kernel.
 std::int64_t gpu_scratch_bytes(const OpCall& call);
 
-// Returns whether cuDNN may compute an attention of a whole sequence: the attribute `attention` is
-// cudnn, and cuDNN has kernels for this case. Its scratch memory is then planned, whichever kernel
-// runs in the end.
+// Returns whether cuDNN may compute an operation `attention` or its gradient: the attribute
+// `attention` is cudnn, and cuDNN has kernels for this case. At least cuDNN's scratch memory is
+// then planned, whichever kernel runs in the end.
 bool may_be_cudnns(const OpCall& call);
 
 // Returns the bytes of a weight gradient that is made apart from its sum, in the type of its
@@ -48,13 +48,13 @@ constexpr std::int64_t norm_grad_blocks_at_once(std::int64_t threads) {
   return threads <= 192 ? 640 / threads : threads <= 256 ? 3 : 1024 / threads;
 }
 RowChunks chunks_of_norm_grad(const TensorType& x);
-// The longest rows, in columns, of which a fused kernel gives each to a warp. It gives longer rows
-// to whole thread blocks. The second limit is for kernels that also add up columns over the rows,
-// as parameter gradients do.
+// A fused kernel gives each row of at most this many columns to a warp, and longer rows to whole
+// thread blocks. The second limit is for kernels that also sum columns over the rows, for parameter
+// gradients.
 constexpr std::int64_t longest_row_of_fused_warp = 1024, longest_adding_row_of_warp = 256;
 RowChunks strips_of_fusion(std::int64_t rows, std::int64_t columns);
-// Returns how many thread blocks of `threads` threads run at once on a multiprocessor. Each of its
-// four parts runs five warps, which leaves 96 registers to a thread.
+// Returns how many thread blocks of `threads` threads of a kernel that sums columns run at once on
+// a multiprocessor. Each of its four parts runs five warps, which leaves 96 registers to a thread.
 constexpr std::int64_t adding_blocks_at_once(std::int64_t threads) { return 640 / threads; }
 
 // The scratch memory of attention's gradient, in fp32 numbers. With a table of relative positions,
@@ -71,9 +71,9 @@ constexpr int least_query_gradient_rows(bool of_16_bits, int head_dim) {
   const bool wide = head_dim > 128;
   return of_16_bits ? (wide ? 32 : 64) : (wide ? 16 : 32);
 }
-// The place, from byte `begin` of the scratch memory on, of the zeros that kernels read as the
-// weight of a norm of heads that has none. The kernels add 1 to each. `bytes` is 0 if the norm has
-// a weight.
+// Says where in the scratch memory the zeros are that kernels read as the weight of a norm of heads
+// without a weight: `bytes` bytes from byte `begin` on. The kernels add 1 to each zero. `bytes` is
+// 0 if the norm has a weight.
 struct UnitWeight {
   std::int64_t begin = 0, bytes = 0;
   explicit UnitWeight(const OpCall& call);
@@ -91,7 +91,7 @@ struct WideValues {
 std::int64_t relative_bias_bytes(const Attributes& a);
 constexpr int relative_strip_rows = 32;  // rows of dscores in a sum by buckets
 
-unsigned int square_sum_blocks(std::int64_t elements);  // blocks; each sums squares in f64
+unsigned int square_sum_blocks(std::int64_t elements);  // thread blocks; each makes a sum in f64
 
 // The scratch memory of a routing to experts, in bytes: choices, the denominators of softmaxes,
 // products of loads and probabilities; for dropless layers also, in `rows`, where each expert's

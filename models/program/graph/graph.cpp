@@ -118,7 +118,7 @@ std::int64_t parameter_count(const Graph& graph) {
 namespace {
 
 // Returns the FLOPs of a forward and backward pass relative to those of the forward operation: 1
-// for the forward product, and 1 in the backward pass for each factor that has a gradient.
+// for the forward matmul, and 1 in the backward pass for each factor that has a gradient.
 // Activations count as having one. `second_input` is the weight's tensor, or -1 if it is unknown.
 double passes_of(const Graph& graph, Op op, int second_input) {
   const bool is_product = op == Op::linear || op == Op::expert_linear;
@@ -148,8 +148,8 @@ double model_flops(const Graph& graph, const Node& node, const Fusion& fusion) {
   return flops;
 }
 
-// Returns whether the fusion makes logits. A fused loss makes them in the backward pass, but they
-// are model FLOPs of the forward pass.
+// Returns whether the fusion is a fused loss. It makes the logits in the backward pass, but their
+// FLOPs are model FLOPs of the forward pass.
 bool makes_logits(const Fusion& fusion) {
   return std::ranges::any_of(fusion.steps,
                              [](const FusedStep& step) { return step.op == Op::cross_entropy; });
@@ -162,7 +162,7 @@ double model_flops(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     const Fusion* fusion = node.attributes.fusion.get();
     const bool forward = node.phase == Phase::forward;
-    if (node.attributes.segment != nullptr) {  // its backward is known, so nothing is multiplied
+    if (node.attributes.segment != nullptr) {  // the FLOPs of its backward pass are known
       if (node.phase != Phase::recompute)
         flops += model_flops(OpCall{node.op, node.attributes, {}, {}});
     } else if (fusion != nullptr) {

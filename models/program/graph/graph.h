@@ -1,7 +1,7 @@
-// The computation that is trained, as typed operations in topological order: one micro-batch of one
-// model replica, on one rank of its tensor group. Passes (models/compiler/passes) turn the forward
-// graph of the whole model into the split, differentiated graph that models/compiler/lower cuts
-// into Programs.
+// Defines the graph of the computation that is trained: typed operations in topological order, for
+// one micro-batch of one model replica, on one rank of its tensor group. Passes
+// (models/compiler/passes) turn the forward graph of the whole model into the split, differentiated
+// graph that models/compiler/lower cuts into Programs.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 
 namespace meshwright::program {
 
-// Tensor ids. Up to eight, as nearly all nodes have, are stored inline.
+// A list of tensor ids. Up to eight, as nearly all nodes have, are stored inline.
 class TensorIds {
  public:
   TensorIds() = default;
@@ -52,9 +52,9 @@ class TensorIds {
   std::vector<int> more_;  // all ids, if there are more
 };
 
-// How tensor parallelism cuts a parameter (and expert parallelism a parameter of experts): along
-// `dim`, each segment is cut into T contiguous parts, of which rank t holds the t-th. GPT-2's fused
-// q|k|v has three segments. dim < 0 means that every rank holds the whole parameter.
+// Says how tensor parallelism cuts a parameter: along `dim`, each segment is cut into T contiguous
+// parts, of which rank t holds the t-th. GPT-2's fused q|k|v has three segments. dim < 0 means that
+// every rank holds the whole parameter.
 struct Cut {
   int dim = -1;
   std::vector<std::int64_t> segments;  // sizes along dim, of the padded tensor
@@ -62,24 +62,24 @@ struct Cut {
 };
 
 enum class Initial : std::uint8_t {
-  normal,
-  residual_normal,
+  normal,           // standard deviation 0.02
+  residual_normal,  // standard deviation 0.02 / sqrt(2 * layers)
   ones,
   zeros,
   kaiming_uniform  // uniform within 1 / sqrt(inputs), as torch.nn.Linear
-};                 // residual_normal: standard deviation 0.02 / sqrt(2 * layers)
+};
 
 struct Parameter {
-  std::string name;    // Hugging Face's spelling
+  std::string name;    // as in published models, mostly Hugging Face's spelling
   Shape global_shape;  // as published: unsplit, unpadded (a convolution's weight in 4 dimensions)
-  Shape padded_shape;  // unsplit; differs from global_shape in the vocabulary only
+  Shape padded_shape;  // unsplit, with a padded vocabulary, and a convolution's weight as a matrix
   Shape shape;         // as this rank holds it
   Dtype dtype = Dtype::f32;
   Cut cut;                            // how T > 1 ranks would cut it; {}: never cut
   bool is_cut = false;                // shape is 1/T of padded_shape along cut.dim
   bool of_experts = false;            // shape [E, ...]; experts.h explains its name
   bool is_cut_by_experts = false;     // shape has only the experts of one rank
-  std::optional<PublishedPart> part;  // its part of a published tensor; none: it is whole
+  std::optional<PublishedPart> part;  // its part of a published tensor; unset: all of it
   Initial initial = Initial::normal;
   bool decay = true;  // weight decay: matrices only
   bool partial_over_tensor =
@@ -87,7 +87,7 @@ struct Parameter {
   bool trainable = true;  // false: it has no gradient and no optimizer states
   bool counted = true;    // counts as a parameter of its own (false for a persistent buffer)
   int tensor = -1;        // its tensor in the graph
-  int gradient = -1;      // the tensor of its gradient, made by `backward`
+  int gradient = -1;      // the tensor of its gradient; -1 before the pass `backward`, or if frozen
   bool operator==(const Parameter&) const = default;
 };
 
@@ -118,8 +118,8 @@ struct Tensor {
 constexpr bool is_weight(const Tensor& tensor) {
   return tensor.role == Role::parameter || tensor.role == Role::gathered_bits;
 }
-// Returns whether a node makes this output. Otherwise the node adds to it, because it is a
-// parameter gradient.
+// Returns whether a node makes this output of its own. If not, the output is a parameter gradient,
+// to which the node adds.
 constexpr bool is_made(const Tensor& output) { return output.role != Role::parameter_gradient; }
 
 struct Node {
@@ -149,8 +149,8 @@ struct Unit {
   bool holds_layer() const { return is_block || predicts_ahead; }
 };
 
-// A tensor that is rounded to 8 bits with a scale from its largest elements in earlier steps. Its
-// name does not depend on how the model is distributed.
+// A tensor that is rounded to 8 bits with a scale from its largest elements in earlier steps. The
+// name of the tensor does not depend on how the model is distributed.
 struct RoundedTensor {
   std::string name;  // `model.layers.3.mlp.down_proj.weight`, or with ` input` or ` gradient` added
   int largest = -1;  // its tensor of role `largest`
@@ -164,9 +164,9 @@ struct TokenAhead {
   int loss = -1;     // f32 [rows]
 };
 
-// The share of the activations between modules that a rank of the tensor group holds.
+// Says which share of the activations between modules a rank of the tensor group holds.
 enum class Held : std::uint8_t {
-  whole,   // all of them, as every other rank
+  whole,   // all of them, and so does every other rank
   rows,    // a contiguous share of the rows (sequence parallelism; own batches: whole sequences)
   columns  // a share of the hidden size (tensor layout `memory`)
 };
@@ -213,7 +213,7 @@ struct Graph {
                    const Attributes& attributes);
   int output(int node, int i = 0) const { return nodes[node].outputs[i]; }
   int add_tensor(TensorType type, Role role, int producer = -1);
-  int add_parameter(Parameter parameter);  // makes its tensor; returns the tensor
+  int add_parameter(Parameter parameter);  // also makes its tensor, whose id it returns
   int add_module(std::string path, int unit);
   int add_unit(std::string path, bool is_block);
 
@@ -234,8 +234,9 @@ void verify(const Graph& graph, std::string_view after);
 std::int64_t parameter_count(const Graph& graph);  // unsplit, unpadded; tied count once
 
 // Returns the model FLOPs that MFU is computed from: one forward and backward pass of the
-// micro-batch on this rank, without recomputation. Each forward product counts three times, or
-// twice if its weight is not trained. Attention is not halved for the mask.
+// micro-batch on this rank, without recomputation. Each matmul of the forward pass counts three
+// times, or twice if its weight is not trained. For segments of captured models, the FLOPs of both
+// passes are known. Attention is not halved for the mask.
 double model_flops(const Graph& graph);
 
 // Returns one line per node, for dumps and tests.

@@ -1,4 +1,4 @@
-// Kernels that a plan may choose, if an operation has several.
+// Lists the kernels among which a plan may choose, if an operation has several.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ enum class Fp8Recipe : std::uint8_t {
   mxfp8        // 32 elements along the summed dimension; scales are powers of two
 };
 
-// The kernels that a device has. none: one per framework operation. fused: also the hand-fused ones
-// of Megatron-LM. full: those of the training compiler.
+// Says which kernels run a step. none: one per framework operation. fused: also the hand-fused ones
+// of Megatron-LM. full: those of this project's training compiler.
 enum class CompilerLevel : std::uint8_t { none, fused, full };
 
 }  // namespace meshwright::program

@@ -1,4 +1,4 @@
-// Facts about a model that a data loader needs in order to make its inputs.
+// Defines the facts about a model that a data loader needs in order to make the model's inputs.
 #pragma once
 
 #include <cstdint>

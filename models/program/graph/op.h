@@ -1,5 +1,4 @@
-// The closed list of operations, with the inputs and outputs of each. op_table.h has their other
-// properties.
+// Lists all operations, with the inputs and outputs of each. op_table.h has their other properties.
 //
 // Activations are matrices [rows, width] with rows = micro_batch * sequence_length tokens, sequence
 // by sequence. Under sequence parallelism each rank has a contiguous share of the rows.
@@ -23,7 +22,7 @@ enum class Op : std::uint8_t {
   head_norm,     // x[rows,n*d], (weight[d]) -> y[rows,n*d], saved[rows,n] f32: rms_norm of each
                  // head; without the weight it is all 1, and d is head_dim
   linear,    // x[rows,in], W, (bias[out]) -> [rows,out]; W[out,in], or [in,out] when weight_in_out.
-             // 8 bits: x, W, their scales, (bias) -> in attributes.made
+             // 8 or 4 bits: x, W, their scales, (4: their amax), (bias) -> in attributes.made
   add_bias,  // x[rows,n], bias[n] -> [rows,n]
   rope,      // x -> x with queries and keys rotated (attributes: packing, rotary_dim, ...) or,
              // with `temperature`, multiplied by a factor of their position
@@ -100,7 +99,7 @@ enum class Op : std::uint8_t {
               // without weights, which dispatched rows then have already, their sum
   gate_rows,  // x[rows,h], g[rows,1] -> sigmoid(g) * x: shared experts with a gate
   // operations that an eager framework has instead of gelu, swiglu, rms_norm, rope, attention and
-  // cross_entropy: one kernel each (models/compiler/passes/graph/eager_operations.h). d = head_dim.
+  // cross_entropy (models/compiler/passes/graph/eager_operations.h). d = head_dim.
   scale,               // x -> factor * x
   add_constant,        // x -> x + factor
   cube,                // x -> x^3

@@ -1,4 +1,4 @@
-// One operation with the types of its operands. Its cost and its kernel depend on nothing else.
+// Defines a call of an operation: the operation with its attributes and the types of its operands.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,8 @@ struct OpCall {
 };
 
 // Returns whether the operation can overwrite this output, a parameter gradient, instead of adding
-// to it. A fusion can if the first of its steps that adds to the output can.
+// to it. A fusion can if the first of its steps that adds to the output can, unless this step is
+// the matmul with which Fusion::Loop::product_first begins.
 bool can_overwrite(Op op, const Attributes& attributes, std::size_t output);
 
 }  // namespace meshwright::program

@@ -1,6 +1,6 @@
-// The table of operations. Each operation has a row, in its family's file in
-// models/program/graph/ops/, that has all facts about it except its kernels. FLOPs and bytes are
-// computed there and nowhere else.
+// Declares the table of operations. Each operation has a row, in its family's file in
+// models/program/graph/ops/. The row has the facts about the operation that do not depend on a
+// device, among them its FLOPs and the bytes that it moves.
 #pragma once
 
 #include <array>
@@ -24,10 +24,11 @@ struct Kernel {
   double flops = 0;
   double bytes = 0;
   double gelus = 0;              // number of GELUs that a memory-bound kernel computes
-  bool joins_neighbour = false;  // only traffic of a neighbouring kernel: no launch
+  bool joins_neighbour = false;  // only additional traffic of another kernel, without a launch
   bool backward = false;         // it is the backward pass of fused attention
   bool quantized = false;        // a product whose factors are quantized
-  // It is set for captured products and attention in another precision than the model (autocast).
+  // Set for matmuls and attention of captured models in another precision than the model's
+  // (autocast).
   std::optional<Precision> precision = {};
   constexpr bool operator==(const Kernel&) const = default;
 };
@@ -42,18 +43,18 @@ struct Communication {
   constexpr explicit operator bool() const { return over != Over::nobody; }
 };
 
-// Kinds of operations for which frameworks move more bytes than the operation does (masks, casts,
-// layouts). A machine's constants have one factor for each kind.
+// Kinds of operations by the additional bytes that frameworks move for them (masks, casts,
+// layouts). Predictions multiply the bytes of an operation by a factor for its kind.
 enum class Traffic : std::uint8_t { elementwise, scores, loss, quantized };
 
-// How tensor parallelism cuts an operation (models/compiler/passes/split/split_tensors.cpp applies
-// it).
+// Says how tensor parallelism cuts an operation. models/compiler/passes/split/split_tensors.cpp
+// applies the rule.
 enum class SplitRule : std::uint8_t {
   rows,        // works row by row on whole rows: replicated, or on a share of the rows
-  linear,      // by the cut of its parameter: columns, rows or not at all
+  linear,      // cut as its parameter: by columns, by rows or not at all
   heads,       // works on this rank's heads
   elements,    // works element by element on whatever share it is given
-  vocabulary,  // embedding, cross-entropy: by the vocabulary
+  vocabulary,  // cut by the vocabulary (embedding, cross-entropy)
   whole,       // needs the whole tensor on every rank
   experts,     // every rank has all tokens, and a share of the columns of every expert's MLP
   first,       // makes whole sequences on every rank, which then takes its share of the rows
@@ -72,7 +73,7 @@ struct RowRule {
   constexpr explicit operator bool() const { return inputs != 0; }
 };
 
-// How a device that computes in fp32 only (a CPU) runs an operation on 16-bit operands
+// Says how a device that computes in fp32 only (a CPU) runs an operation on 16-bit operands
 // (models/program/graph/widen.h).
 struct WidenRule {
   enum class How : std::uint8_t {
@@ -89,7 +90,7 @@ struct WidenRule {
   bool counts_positions = false;  // depends on where rows begin, so a share of them is not cut
 };
 
-// Least and largest number of operands of an operation, some of which may be optional.
+// The least and the largest number of inputs, or of outputs, of an operation.
 struct Count {
   static constexpr int any = std::numeric_limits<int>::max();
   int least, most;
@@ -111,9 +112,9 @@ struct OpInfo {
   Count makes = 1;  // number of outputs, including parameter gradients
   SplitRule split = SplitRule::none;
   Communication communication = {};
-  // Appends the types of the outputs, given those of the inputs and the attributes. Parameter
-  // gradients, which come last, are not among them, because they have their parameter's shape. A
-  // wrong input fails a MESHWRIGHT_CHECK.
+  // Appends the types of the outputs, given the attributes and the types of the inputs. Leaves out
+  // parameter gradients, which come last, because they have their parameter's shape. A wrong input
+  // fails a MESHWRIGHT_CHECK.
   void (*infer)(const Attributes&, std::span<const TensorType>, std::vector<TensorType>&);
   // Appends the kernels that a GPU at this compiler level runs for the operation.
   void (*work)(const OpCall&, CompilerLevel, std::vector<Kernel>&);
@@ -124,8 +125,8 @@ struct OpInfo {
   // nullptr means that no gradient is ever asked for.
   void (*differentiate)(Gradients&, const Node&, int dy) = nullptr;
   bool begins_backward = false;   // differentiated without a gradient of its output (dy = -1)
-  bool takes_loss_scale = false;  // a gradient with which a backward pass begins: in fp16, lowering
-                                  // appends the loss scale to its inputs, which multiplies it
+  bool takes_loss_scale = false;  // a gradient of a loss: in fp16, lowering appends the loss scale
+                                  // to its inputs, by which it is multiplied
   RowRule rows = {};
   WidenRule widening = {};
   // Expressions in C, one for each output, for devices that compile their kernels. An expression
@@ -162,13 +163,13 @@ double model_flops(const OpCall& call);
 // The work of one optimizer step over `elements` parameters.
 struct OptimizerWork {
   std::int64_t elements = 0;
-  int moments = 2;             // per element: 2 for Adam and its kin, 1 for SGD with momentum
+  int moments = 2;             // per element, such as 2 for Adam and 1 for SGD with momentum
   Dtype weights = Dtype::f32;  // storage of the working copy
   Dtype gradients = Dtype::f32;
-  std::optional<Dtype> master;  // none: the weights are their own masters
+  std::optional<Dtype> master;  // unset: the weights are their own masters
   Dtype moment = Dtype::f32;
   bool moments_are_ready = false;  // earlier kernels have updated the moments
-  bool average = false;            // it keeps an average of the weights, in fp32
+  bool average = false;            // it keeps an average of the weights, in fp32 or fp64
   bool reads_gradients = false;    // adafactor: gradients are read again although moments are ready
 };
 void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level,

@@ -1,5 +1,5 @@
-// Matrices that meshwright keeps apart but published models store as one: queries, keys and values,
-// or the gate and the other half of a gated MLP.
+// Describes matrices that are parameters of their own here, but parts of one tensor in published
+// models: queries, keys and values, or the gate and the other half of a gated MLP.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace meshwright::program {
 
-// The rows of the published tensor `whole` that are a parameter. `whole` has `groups` groups of
-// `group_rows` rows. The parameter has the same number of rows of each group: every `step`-th,
+// Says which rows of the published tensor `whole` are a parameter. `whole` has `groups` groups of
+// `group_rows` rows. The parameter has the same number of rows from each group: every `step`-th,
 // beginning with row `first` of the group.
 struct PublishedPart {
   std::string whole;
   std::int64_t groups = 1, group_rows = 0, first = 0, step = 1;
-  bool of_experts = false;  // the same for each expert, by the first dimension of both tensors
+  bool of_experts = false;  // the rule holds for each expert, the first dimension of both tensors
   bool transposed = false;  // rows of the parameter are along the last dimension of `whole`
   bool operator==(const PublishedPart&) const = default;
 };

@@ -1,5 +1,5 @@
-// Matrix multiplications whose factors have 8 or 4 bits: which elements share a scale, and which
-// input is which.
+// Describes matrix multiplications whose factors have 8 or 4 bits: which elements share a scale,
+// and which input is which.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace meshwright::program {
 
-// Returns the number of rows of a matrix for its scales. The weights of several experts count as
-// one matrix, one below the other.
+// Returns the number of rows of a matrix. Several matrices in one tensor, such as the weights of
+// experts, count as one, one below the other. Scales are laid out by these rows.
 constexpr std::int64_t rows_of_scales(const Shape& shape) { return shape.elements() / shape[-1]; }
 
 // The numbers of rows and columns of a block of elements that share one scale.
@@ -25,8 +25,8 @@ inline bool has_quantized_factors(const OpCall& call) {
   return !call.inputs.empty() && is_quantized(call.inputs[0].dtype);
 }
 
-// Returns the output type of a matrix multiplication with this factor, unless the output is a sum
-// of gradients. Quantized factors do not determine it, so an attribute does.
+// Returns the type of the result of a matrix multiplication with this factor, before it may be
+// added to a sum of gradients. Quantized factors do not determine it, so an attribute does.
 inline Dtype made_type(const Attributes& attributes, const TensorType& factor) {
   return is_quantized(factor.dtype) ? attributes.made : factor.dtype;
 }

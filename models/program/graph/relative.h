@@ -1,8 +1,8 @@
-// Relative positions (T5: Raffel et al., 2020, section 2.1). Attention adds to the score of a query
-// and a key a learned number, which depends on the head and on the bucket of their distance. Half
-// of the buckets hold one distance each; the others hold ever more of them, on a logarithmic scale.
-// In causal attention all buckets are for earlier keys, otherwise the second half of them is for
-// later keys.
+// Assigns relative positions to buckets (T5: Raffel et al., 2020, section 2.1). Attention adds to
+// the score of a query and a key a learned number, which depends on the head and on the bucket of
+// their distance. Half of the buckets hold one distance each. The others hold ever more of them, on
+// a logarithmic scale. In causal attention all buckets are for a query's own key and earlier keys,
+// otherwise the second half of them is for later keys.
 #pragma once
 
 #include <algorithm>

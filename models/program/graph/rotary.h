@@ -1,5 +1,4 @@
-// Rotary positions for longer texts than a model was first trained on: the rotations of slow pairs
-// are slowed down further.
+// Scales rotary positions for longer texts than a model was first trained on.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +10,12 @@
 namespace meshwright::program {
 
 // Scales the frequencies of rotary positions. If `original` is 0, all are divided by `factor`.
-// Otherwise `original` is the length of the first texts: pairs that turn less than `low` times over
-// this length are divided by `factor`, pairs that turn more than `high` times stay, and those in
-// between get a blend of both. The share in the blend is linear in the number of turns (Llama 3:
-// The Llama 3 Herd of Models, 2024) or, with `yarn`, in the number of the pair (Peng et al.,
-// "YaRN", 2023). `truncate` rounds the two ends of yarn's blend outwards to whole pairs.
+// Otherwise `original` is the length, in tokens, of the texts of the first training. Frequencies of
+// pairs that turn less than `low` times over this length are divided by `factor`, those of pairs
+// that turn more than `high` times stay, and pairs in between get a blend of both. The share in the
+// blend is linear in the number of turns (Llama 3: The Llama 3 Herd of Models, 2024) or, with
+// `yarn`, in the index of the pair (Peng et al., "YaRN", 2023). `truncate` rounds the two ends of
+// yarn's blend outwards to whole pairs.
 struct RotaryScaling {
   double factor = 1, low = 1, high = 4;
   int original = 0;
@@ -62,8 +62,8 @@ struct RotaryScaling {
   }
 };
 
-// Returns the factor of queries without rotary positions, for position `place` in the sequence
-// (Attributes::temperature).
+// Returns the factor by which rope multiplies a query at position `place` of the sequence instead
+// of rotating it (Attributes::temperature).
 inline double temperature_at(const Attributes& a, std::int64_t place) {
   const double far = std::floor(static_cast<double>(place + 1) / a.temperature_floor);
   return 1 + a.temperature * std::log1p(far);

@@ -1,4 +1,4 @@
-// The shape of a tensor and the type of its elements.
+// Defines the type of a tensor: its shape and the type of its elements.
 #pragma once
 
 #include <array>

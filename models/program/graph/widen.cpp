@@ -13,13 +13,13 @@ namespace {
 
 using How = WidenRule::How;
 
-// Bytes of a piece, about, so that it stays in a second-level cache.
+// The approximate bytes of a piece in fp32, so that it stays in a second-level cache.
 constexpr std::int64_t piece_bytes = 1 << 20;
-// Number of rows that sums over rows add up at once (exec/backends/cpu/column_sum.h). Longer pieces
-// have whole groups.
+// The number of rows that sums over rows add up at once (exec/backends/cpu/column_sum.h). Longer
+// pieces have a multiple of this number of rows.
 constexpr std::int64_t row_group = 64;
-// Largest sizes of a block of a product. Its fp32 copies take at most 14 MiB, and converting them
-// takes little time compared with the product.
+// The largest sizes of a block of a matmul. Its fp32 copies take at most 14 MiB, and converting
+// them takes little time compared with the matmul.
 constexpr std::int64_t longest_m = 1024, longest_n = 512, longest_k = 2048;
 
 bool is_narrow(const TensorType& type) { return is_16_bit(type.dtype) || is_quantized(type.dtype); }
@@ -56,9 +56,9 @@ OpCall one_group(const ExpertProduct& product, const OpCall& call) {
   return {product.op, call.attributes, product.inputs(), {&product.output, 1}};
 }
 
-// Returns how many elements of a product's operands are converted. Factor b is converted once for
+// Returns how many elements of a matmul's operands are converted. Factor b is converted once for
 // each block of rows. Factor a is converted once if k fits into one block, and otherwise once for
-// each block of columns.
+// each block of columns. The output is converted once, or twice if the result is added to it.
 double converted_by_product(const OpCall& call) {
   const LinearProduct p = product_of(call);
   const auto blocks = [](std::int64_t size, std::int64_t longest) {
@@ -106,8 +106,8 @@ bool has_16_bit(const OpCall& call) {
 bool is_product(Op op) { return info(op).widening.how == How::product; }
 
 // Returns the sizes and factors of a linear layer, y = x W^T (x W if the weight is stored [in,
-// out]), or of its gradients: dx = dy W, and W += dy^T x, or x^T dy. The first weight gradient of a
-// step overwrites the sum.
+// out]), or of its gradients: dx = dy W (or dy W^T), and dW += dy^T x (or x^T dy). If the call
+// overwrites the weight gradient, nothing is added.
 LinearProduct product_of(const OpCall& call) {
   const bool in_out = call.attributes.weight_in_out, adds = call.attributes.adds;
   const bool sums = !call.overwrites_output(0);
@@ -132,7 +132,7 @@ Pieces pieces_of(const OpCall& call) {
   const WidenRule& rule = info(call.op).widening;
   Pieces pieces;
   if (rule.how == How::rows || rule.how == How::sequences) {
-    // If positions matter, a share of the rows is not cut, because it does not begin with a
+    // If positions matter, a rank's share of the rows is not cut, because it may not begin with a
     // sequence.
     if (rule.counts_positions && call.attributes.sequence_parallel) return {};
     const bool packed = call.attributes.documents,

@@ -1,8 +1,7 @@
-// How a device that computes in fp32 only (a CPU) works on operands of 16 bits, and on factors of
-// matrix multiplications in 8 or 4 bits: piece by piece. Each piece is widened to fp32 in scratch
-// memory, computed, and rounded to 16 bits again. Only this file decides how an operation is cut
-// into pieces and how much scratch memory that takes, because the simulator plans the memory that
-// the engine allocates.
+// Decides how a device that computes in fp32 only (a CPU) works on operands of 16 bits, and on
+// factors of matrix multiplications in 8 or 4 bits: piece by piece. Each piece is widened to fp32
+// in scratch memory and computed, and 16-bit results are rounded again. The simulator plans this
+// scratch memory, and the engine allocates it.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +24,16 @@ struct LinearProduct {
 bool is_product(Op op);
 LinearProduct product_of(const OpCall& call);
 
-// Sizes of the blocks in which a product is widened: at most m * k elements of a, k * n of b, and m
-// * n of c.
+// The sizes of the blocks in which the operands of a matmul are widened: at most m * k elements of
+// a, k * n elements of b, and m * n elements of c.
 struct ProductBlocks {
   std::int64_t m = 0, n = 0, k = 0;
 };
 ProductBlocks blocks_of(const LinearProduct& product);
 
-// The pieces of any other operation. An operand whose bit is set is cut along its first dimension
-// into `units` rows or whole sequences, of which a piece has `per_piece`. The other operands are
-// widened once, whole.
+// The pieces in which an operation other than a matmul runs. An operand whose bit is set is cut
+// along its first dimension into `units` rows or whole sequences, of which a piece has at most
+// `per_piece`. The other operands are widened once, whole.
 struct Pieces {
   std::uint32_t inputs = 0, outputs = 0;
   std::int64_t units = 1, per_piece = 1;
@@ -45,8 +44,8 @@ Pieces pieces_of(const OpCall& call);
 // Returns whether the operation only moves elements, so that nothing is widened.
 bool only_moves(Op op);
 
-// Returns the bytes of scratch memory in which an operation widens its operands. Returns 0 if no
-// operand has 16 bits and no factor is quantized.
+// Returns the bytes of scratch memory in which an operation widens its operands. Returns 0 if it
+// widens nothing.
 std::int64_t widened_bytes(const OpCall& call);
 // Returns the bytes that conversions move in addition to the operation's kernels: 6 for each
 // element that is widened or rounded.

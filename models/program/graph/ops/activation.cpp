@@ -1,4 +1,4 @@
-// Activation functions, element by element.
+// Lists the activation functions, which work element by element.
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"
@@ -40,8 +40,8 @@ void work_swiglu_grad(const OpCall& call, CompilerLevel, KernelList& kernels) {
 }
 
 // Appends one kernel, or those of an eager framework, which clamps both inputs, multiplies by
-// alpha, takes the sigmoid, adds 1 and multiplies twice, each in a kernel of its own. Its backward
-// pass has as many, and those in which autograd adds gradients.
+// alpha, takes the sigmoid, adds 1 and multiplies twice, each in a kernel of its own. The backward
+// pass of such a framework has the same number of kernels and two in which autograd adds gradients.
 void work_clamped_swiglu(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   work_elementwise(call, level, kernels);
   constexpr int more = 6;

@@ -1,5 +1,5 @@
-// Attention: one fused kernel (flash, cuDNN), or two products around a softmax of scores that are
-// in memory (unfused).
+// Lists the operations of attention. It is one fused kernel (flash, cuDNN), or two matmuls around a
+// softmax of scores that are in memory (unfused).
 #include "models/program/graph/context.h"
 #include "models/program/graph/documents.h"
 #include "models/program/graph/op_table.h"
@@ -47,9 +47,9 @@ void drop_probabilities(KernelList& kernels, const OpCall& call, CompilerLevel l
   memory_kernel(kernels, score_bytes(a, 2 * element_size(call.inputs[0]) + 1));
 }
 
-// Returns whether Megatron-LM has a fused softmax for scores of this shape, if they have 16 bits:
-// multiples of 4 heads and of 4 tokens, and 17 to 4096 tokens (is_kernel_available in
-// megatron/core/fusions/fused_softmax.py).
+// Returns whether Megatron-LM has a fused softmax for 16-bit scores of this shape: sequences *
+// heads and tokens per sequence are multiples of 4, and there are 17 to 4096 tokens
+// (is_kernel_available in megatron/core/fusions/fused_softmax.py).
 bool has_fused_softmax(const OpCall& call) {
   const Attributes& a = call.attributes;
   const std::int64_t heads = std::int64_t{a.micro_batch} * a.heads;
@@ -76,8 +76,8 @@ void softmax_of_scores(KernelList& kernels, const OpCall& call, CompilerLevel le
 }
 
 // Appends the kernels of a score cap. Frameworks divide all scores by the cap, take the tanh and
-// multiply again, each in a kernel of its own; the backward pass has as many. The training compiler
-// does it inside softmax.
+// multiply again, each in a kernel of its own. The backward pass has the same number. The training
+// compiler does all of this inside softmax.
 void cap_scores(KernelList& kernels, const OpCall& call, CompilerLevel level) {
   if (call.attributes.score_cap == 0 || level == CompilerLevel::full) return;
   for (int kernel = 0; kernel < 3; ++kernel)
@@ -95,8 +95,8 @@ void fused_attention(KernelList& kernels, const OpCall& call, double whole_flops
                      bytes_of_all(call.inputs) + bytes_of_all(call.outputs)});
 }
 
-// Returns the FLOPs of attention's products: `of_queries` of them are as wide as a query's head,
-// and `of_values` are as wide as a value's head. Nothing is taken off for the mask.
+// Returns the FLOPs of attention's matmuls: `of_queries` of them are as wide as a query's head, and
+// `of_values` are as wide as a value's head. Nothing is subtracted for the mask.
 double flops_of_products(const OpCall& call, int of_queries, int of_values) {
   const Attributes& a = call.attributes;
   const double width = of_queries * a.head_dim + of_values * value_dim_of(a);
@@ -106,7 +106,7 @@ double flops_of_products(const OpCall& call, int of_queries, int of_values) {
 
 double attention_flops(const OpCall& call) { return flops_of_products(call, 1, 1); }
 
-// Returns the types of the inputs without that of the documents tensor, which it checks.
+// Returns the types of the inputs without the documents tensor. Checks the type of that tensor.
 In take_documents(const Attributes& a, In in) {
   if (!a.documents) return in;
   require(is_documents(in.back(), in[0].shape[0]), "documents are the last input");
@@ -217,8 +217,7 @@ void infer_attention_grad(const Attributes& a, In in, Out& out) {
 }
 
 // Appends the kernels of attention's gradient. Unfused attention computes dV, dP, softmax's
-// gradient, dQ and dK. Flash is one kernel that also recomputes the scores, so it has five
-// products.
+// gradient, dQ and dK. A fused kernel also recomputes the scores, so it has five matmuls.
 void work_attention_grad(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const Attributes& a = call.attributes;
   const double size = element_size(call.inputs[0]);

@@ -1,4 +1,4 @@
-// Operations that a step has in addition to the model's, and fusions.
+// Lists the operations that a step has in addition to the model's, and the fused operation.
 #include <algorithm>
 
 #include "models/program/graph/fusion.h"
@@ -26,9 +26,9 @@ void append_step(const Fusion& fusion, const FusedStep& step, std::int64_t rows,
   append_kernels({step.op, step.attributes, inputs, outputs}, level, kernels);
 }
 
-// Returns the bytes that a product's epilogue moves in addition to the `of_product` bytes of the
-// product itself; a device hides little of them. Steps that sum over rows read the epilogue's
-// result again, so their inputs count too.
+// Returns the bytes that the epilogue of a matmul moves in addition to the `of_product` bytes of
+// the matmul itself. A device hides little of this traffic. Steps that sum over rows read the
+// epilogue's result again, so their inputs count too.
 double epilogue_traffic(const Fusion& fusion, double of_product) {
   double traffic = std::max(0.0, outside_traffic(fusion) - of_product);
   for (std::size_t i = 1; i < fusion.steps.size(); ++i)
@@ -37,9 +37,9 @@ double epilogue_traffic(const Fusion& fusion, double of_product) {
   return traffic;
 }
 
-// Returns several products that run side by side as one. Products with one input, or whose results
-// are added up, become one with all their columns, or all of the summed dimension. Products with
-// one weight become one with all their rows.
+// Returns the kernel of several matmuls that run as one. Linear layers with one input become one
+// with all their columns. Input gradients, whose results are added up, become one with all of the
+// summed dimension. Matmuls with one weight become one with all their rows.
 Kernel side_by_side(const Fusion& fusion, CompilerLevel level) {
   KernelList each;
   for (const FusedStep& step : fusion.steps) append_step(fusion, step, fusion.rows, level, each);
@@ -64,9 +64,9 @@ void infer_fused(const Attributes& a, In in, Out& out) {
   for (int i = 0; i < fusion.outputs; ++i) out.push_back(fusion.operands[fusion.inputs + i]);
 }
 
-// Appends the kernels of a fusion. Short blocks are one kernel that reads the inputs and writes the
-// outputs. Long blocks run the kernels of every step, once for each block. A first product has its
-// epilogue as additional traffic. Several products are one.
+// Appends the kernels of a fusion (Fusion::Loop). `blocks` is one kernel that reads the inputs and
+// writes the outputs. `long_blocks` runs the kernels of every step, once for each block.
+// `product_first` is a matmul with its epilogue as additional traffic. `products` is one matmul.
 void work_fused(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const Fusion& fusion = *call.attributes.fusion;
   switch (fusion.loop) {

@@ -1,5 +1,5 @@
-// Communication between the ranks of a tensor or context group, and the operations that reorder
-// rows and columns for it.
+// Lists the operations that communicate between the ranks of a tensor or context group, and those
+// that reorder rows and columns for this.
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"

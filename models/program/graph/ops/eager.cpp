@@ -1,4 +1,5 @@
-// Operations that only an eager framework has (models/compiler/passes/graph/eager_operations.h).
+// Lists the operations that an eager framework has in place of fused ones
+// (models/compiler/passes/graph/eager_operations.h). Some models contain a few of them anyway.
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"

@@ -1,4 +1,4 @@
-// Sums and dropout, element by element.
+// Lists sums and dropout, which work element by element.
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"

@@ -1,4 +1,5 @@
-// Operations that make rows of tokens, or of the patches of an image, and that select rows.
+// Lists the operations that make rows from tokens, or from the patches of an image, that add
+// embeddings to them, and that select rows.
 #include "models/program/graph/documents.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/families.h"
@@ -13,7 +14,7 @@ void infer_embedding(const Attributes&, In in, Out& out) {
   out.push_back(matrix(in[0].shape.elements(), in[1].shape[1], in[1].dtype));
 }
 
-// Checks the documents tensor. It may be of all rows while this rank has a share of them.
+// Appends the type of x. The documents tensor may have all rows while this rank has a share of x.
 void infer_add_position(const Attributes& a, In in, Out& out) {
   const std::int64_t rows = in[0].shape[0];
   require(!a.documents || is_documents(in.back(), rows) ||

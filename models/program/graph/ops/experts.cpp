@@ -1,4 +1,4 @@
-// Experts (models/program/graph/experts.h).
+// Lists the operations of layers of experts (models/program/graph/experts.h).
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"
@@ -13,7 +13,7 @@ std::int64_t all_slots(const Attributes& a) {
   return std::int64_t{a.experts} * a.micro_batch * a.expert_capacity;
 }
 
-// Appends one kernel for the products of all experts whose rows this rank has, each [m,k] * [k,n]
+// Appends one kernel for the matmuls of all groups of rows that this rank has, each [m,k] * [k,n]
 // (`mnk`).
 void expert_products(KernelList& kernels, const OpCall& call, const Shape& mnk, double traffic) {
   const double flops = 2.0 * call.attributes.experts * static_cast<double>(mnk.elements());
@@ -22,8 +22,8 @@ void expert_products(KernelList& kernels, const OpCall& call, const Shape& mnk, 
   kernels.back().quantized = has_quantized_factors(call);
 }
 
-// Returns the number of rows of an expert on this rank. In a dropless layer, the rank is the most
-// loaded one, and its experts are used equally.
+// Returns the number of rows of a group on this rank, as predictions assume it. In a dropless
+// layer, the rank is the most loaded one, and its groups have equal numbers of rows.
 std::int64_t slots_of_expert(const OpCall& call) {
   const Attributes& a = call.attributes;
   if (is_dropless(a)) {
@@ -62,9 +62,8 @@ void infer_route(const Attributes& a, In in, Out& out) {
   if (is_dropless(a)) out.push_back(matrix(a.experts, 1, Dtype::i32));
 }
 
-// Appends the kernels of a route: softmax, the choice, and the slots of tokens. Eager frameworks
-// have five, among them one that sorts; Megatron's fused ones are two, the training compiler's is
-// one.
+// Appends the kernels of the operation `route`: softmax, the choice, and the slots of tokens. Eager
+// frameworks have five kernels, Megatron-LM has two fused ones, and the training compiler has one.
 void work_route(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const double logits = 4.0 * static_cast<double>(call.inputs[0].shape.elements());
   const int launches = level == CompilerLevel::none ? 5 : level == CompilerLevel::fused ? 2 : 1;
@@ -117,8 +116,8 @@ void infer_combine(const Attributes&, In in, Out& out) {
   out.push_back(matrix(in.back().shape[0], in[0].shape[1], in[0].dtype));
 }
 
-// Counts the bytes moved: for every token, one row is written and one is read from each of its
-// slots.
+// Appends the kernel that combines. For every token, it reads one row from each of the token's
+// slots and writes one row.
 void work_combine(const OpCall& call, CompilerLevel, KernelList& kernels) {
   memory_kernel(kernels, bytes(call.outputs[0]) * (1 + call.attributes.experts_per_token));
 }
@@ -135,7 +134,7 @@ void work_expert_linear_grad_input(const OpCall& call, CompilerLevel level, Kern
   work_expert_linear(call, level, kernels);
 }
 
-// Appends the kernels of the weight gradients. The products read and write the sum, or make the
+// Appends the kernels of the weight gradients. The matmuls read and write the sum, or make the
 // gradient in the factors' type, which a second kernel adds to the sum.
 void work_expert_linear_grad_weight(const OpCall& call, CompilerLevel, KernelList& kernels) {
   const TensorType &x = call.inputs[0], &dy = call.inputs[1], &sum = call.outputs[0];
@@ -147,8 +146,8 @@ void work_expert_linear_grad_weight(const OpCall& call, CompilerLevel, KernelLis
   if (separate) memory_kernel(kernels, own + 2 * bytes(sum));
 }
 
-// The gradient of a route that only_balances() needs no gradients of weights. Its factor is 0, so
-// the weights themselves stand in for them.
+// Appends the gradient of the operation `route`. If it only_balances(), there is no gradient of its
+// weights. Their factor is 0, so the weights themselves serve as that input.
 void differentiate_route(Gradients& g, const Node& node, int dy) {
   if (only_balances(node.attributes)) dy = node.outputs[0];
   Node at = node;

@@ -1,4 +1,5 @@
-// The rows of the table of operations, family by family. Each family has a file.
+// Declares the functions that return the rows of the table of operations, one for each family. Each
+// family has a file in this folder.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Helpers that append an operation's kernels to a list: one line for each kernel.
+// Declares helpers that append the kernels of an operation, and their work, to a list.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ inline void joining_traffic(KernelList& kernels, double traffic) {
   kernels.back().joins_neighbour = true;
 }
 
-// gemm() appends one product [m,k] * [k,n], which moves `traffic` bytes. batched_gemm() appends
-// `batch` products of the sizes mnk, with elements of `size` bytes.
+// gemm() appends one matmul [m,k] * [k,n], which moves `traffic` bytes. batched_gemm() appends one
+// kernel of `batch` matmuls of the sizes mnk, with elements of `size` bytes.
 inline void gemm(KernelList& kernels, std::int64_t m, std::int64_t n, std::int64_t k,
                  double traffic) {
   const double flops =

@@ -1,4 +1,5 @@
-// Losses, which training minimizes. The backward pass begins here.
+// Lists the losses, which training minimizes, and their gradients, with which the backward pass
+// begins.
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"
@@ -63,8 +64,8 @@ void work_cross_entropy_grad(const OpCall& call, CompilerLevel level, KernelList
   if (element_size(call.inputs[0]) < 4) memory_kernel(kernels, logits + wide);
 }
 
-// Appends the node that begins the backward pass: the gradient of the logits. It overwrites the
-// logits in memory. No gradient of the loss is needed for it.
+// Appends the node that begins the backward pass: the gradient of the logits. It needs no gradient
+// of the loss, and overwrites the logits in memory.
 void differentiate_from(Gradients& g, const Node& node, Op grad, int saved) {
   Node at = node;
   at.attributes.scale = g.scale_of(node);

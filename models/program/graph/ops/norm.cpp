@@ -1,4 +1,4 @@
-// Norms of rows. A rank has whole rows, or a share of the columns of each row.
+// Lists the norms of rows. A rank has whole rows, or a share of the columns of each row.
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"
@@ -91,7 +91,7 @@ void differentiate_head_norm(Gradients& g, const Node& node, int dy) {
 }
 
 // Appends the gradient of norm_parts. A row's gradient needs two sums over all its columns, so the
-// ranks add up theirs. The rule includes the gradient that flows through the statistics.
+// ranks add up their own sums. The rule includes the gradient that flows through the statistics.
 void differentiate_norm_parts(Gradients& g, const Node& node, int dy) {
   const int x = node.inputs[0], weight = node.inputs[1], saved = node.outputs[1];
   TensorIds accumulated;

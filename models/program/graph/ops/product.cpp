@@ -1,4 +1,4 @@
-// Linear layers and their biases.
+// Lists the operations of linear layers and their biases.
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/ops/families.h"
 #include "models/program/graph/ops/rules.h"
@@ -9,15 +9,15 @@ namespace meshwright::program {
 namespace {
 
 // Returns the number of columns that a framework has in place of `columns`. Meshwright pads the
-// vocabulary. Frameworks pad it only if ranks share it, so with an odd vocabulary their rows begin
-// at any address, which makes products slower.
+// vocabulary, but frameworks do not unless ranks share it. With an odd vocabulary, their rows begin
+// at any address, which makes matmuls slower.
 std::int64_t as_frameworks_pad(std::int64_t columns, const OpCall& call, CompilerLevel level) {
   const std::int64_t vocabulary = call.attributes.vocabulary;
   return level != CompilerLevel::full && vocabulary > 0 && vocabulary < columns ? vocabulary
                                                                                 : columns;
 }
 
-// Appends a product of the sizes `mnk` that moves `traffic` bytes.
+// Appends a matmul of the sizes `mnk` that moves `traffic` bytes.
 void product_kernel(KernelList& kernels, const OpCall& call, const Shape& mnk, double traffic) {
   gemm(kernels, mnk[0], mnk[1], mnk[2], traffic);
   kernels.back().quantized = has_quantized_factors(call);
@@ -52,9 +52,9 @@ void work_linear_grad_input(const OpCall& call, CompilerLevel level, KernelList&
                  bytes_of_all(call.inputs) + bytes(call.outputs[0]));
 }
 
-// Appends the kernels of a weight gradient. The product reads and writes the sum of gradients. With
-// accumulate_separately it makes a gradient in the storage type, which a second kernel adds to the
-// sum.
+// Appends the kernels of a weight gradient. The matmul reads and writes the sum of gradients. With
+// accumulate_separately it makes a gradient in the type of its factors (attributes.made if they are
+// quantized), which a second kernel adds to the sum.
 void work_linear_grad_weight(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   const TensorType &x = call.inputs[0], &dy = call.inputs[1];
   const int width = call.attributes.factors_transposed ? 0 : 1;

@@ -1,5 +1,5 @@
-// Operations that make tensors of 8 or 4 bits, with their scales, transpose them, and widen weights
-// that are stored in 4 bits.
+// Lists the operations that make tensors of 8 or 4 bits, with their scales, transpose them, and
+// widen weights that are stored in 4 bits.
 #include <algorithm>
 
 #include "models/program/graph/op_table.h"

@@ -1,4 +1,4 @@
-// Segments of captured models (models/program/graph/segment.h).
+// Lists the operations of segments of captured models (models/program/graph/segment.h).
 #include "models/program/graph/segment.h"
 
 #include "models/program/graph/op_table.h"
