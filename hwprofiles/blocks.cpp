@@ -9,8 +9,7 @@ constexpr bool fitted = true;
 std::vector<double*> levels(std::array<double, 3>& of) { return {&of[0], &of[1], &of[2]}; }
 
 constexpr double least_rate = 1e3, longest_s = 1e3;
-// The limits of numbers whose bound is `constant`, which are mostly fitted shares and factors. The
-// lower limit of `constant_or_zero` is 0.
+// The limits of numbers whose bound is `constant`. The lower limit of `constant_or_zero` is 0.
 constexpr double least_constant = 1e-6, most_constant = 1e6;
 
 // Returns a fitted field that is optional. If the profile does not give it, it keeps its default.

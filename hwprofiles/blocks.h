@@ -1,8 +1,8 @@
 // Lists the fields of a profile's blocks, with their keys, their variables in a Machine and their
 // bounds. load.cpp reads these entries, write.cpp writes them, schema.cpp describes them, and
-// rewrite.cpp puts fitted values into a text. A new field needs only one entry here. Fields that
-// are not plain values (kinds, matrices, PCIe switches, peaks, threads, prices) are in load.cpp and
-// schema.cpp and, except for prices, in write.cpp.
+// rewrite.cpp puts fitted values into a text. A new field needs only its variable and one entry
+// here. Fields that are not plain values (kinds, matrices, PCIe switches, peaks, threads, prices)
+// are in load.cpp and schema.cpp and, except for prices, in write.cpp.
 #pragma once
 
 #include <optional>
@@ -16,22 +16,23 @@
 namespace meshwright::hwprofiles {
 
 enum class Bound : std::uint8_t {
-  positive,          // above 0; keys in _per_s: as `rate`
+  positive,          // above 0; if the key ends in _per_s, at least 1000 per second
   rate,              // at least 1000 per second
   not_negative,      // 0 has no effect; times (keys in _s) at most 1000 s
   share,             // above 0 and at most 1
   below_one,         // at least 0 and less than 1
-  constant,          // above 0: a fitted factor or share, by which times are divided
-  constant_or_zero,  // at least 0, which has no effect
+  constant,          // at least 1e-6: a share or a factor, mostly fitted
+  constant_or_zero,  // 0 has no effect, otherwise as `constant`
   gbit_per_s,
-  at_least_one,  // counts
+  at_least_one,  // for whole numbers
   at_least_zero
 };
 
 struct NumberRange {
   double low = 0, high = 0;
 };
-// The limits of all numbers. They are far beyond any hardware, but keep the time of a step finite.
+// The widest limits of numbers. They are far beyond any hardware, but keep the time of a step
+// finite.
 constexpr double least_number = 1e-12, most_number = 1e21;
 // Returns the limits of a number whose key is `key`. In addition, the reader requires that a share
 // is at most 1, and that a number with bound `below_one` is below 1.
@@ -48,8 +49,8 @@ struct BlockField {
       place;
   Bound bound = Bound::positive;
   bool fitted = false;  // tools/fit may change it
-  // The field is read and written only if this key is present. Empty means always. The field's own
-  // key makes it optional.
+  // The field is read only if this key is present, and written only if the field of this key is
+  // set. Empty means always. A field that names its own key here is optional.
   std::string_view only_with = {};
 
   // Returns whether the field is set: a double or a flag is not 0, an optional number has a value,

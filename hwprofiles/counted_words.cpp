@@ -47,8 +47,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-// Returns the words between blanks. A number in parentheses is a count, "p5 (4)"; other parentheses
-// are blanks, "A100 (80GB)".
+// Returns the words between blanks. A number in parentheses is a count, as in "p5 (4)". Other
+// parentheses count as blanks, as in "A100 (80GB)".
 std::vector<std::string> split(std::string text) {
   replace_all(text, "×", " x ");
   for (std::size_t open; (open = text.find('(')) != std::string::npos;) {
@@ -70,14 +70,16 @@ std::vector<std::string> split(std::string text) {
 
 bool is_sign(const std::string& word) { return word == "x" || word == "X" || word == "*"; }
 
-// Returns whether the word is written as a number, perhaps not as one that counts anything.
+// Returns whether the word looks like a number. It may still be one that counts nothing, such as
+// 1.5.
 bool is_number(const std::string& word) {
   const std::size_t first = word.find_first_not_of("+-");
   return first < word.size() && first <= 1 && is_digit(word[first]) &&
          word.find_first_not_of("0123456789.,'_kK", first) == std::string::npos;
 }
 
-// Adds the word, split where a number and a sign are joined to it: "8xH100", "H100x8", "H100:8".
+// Adds the word to `words`. Splits it if a number and a sign are joined to it: "8xH100", "H100x8",
+// "H100:8".
 void add_split(std::vector<std::string>& words, const std::string& word,
                const std::function<bool(const std::string&)>& is_name) {
   const std::size_t sign = word.find_first_of("xX*");
@@ -91,7 +93,7 @@ void add_split(std::vector<std::string>& words, const std::string& word,
   const bool is_counted = last != std::string::npos && last > 0 && last + 1 < word.size() &&
                           std::string_view("xX*:").find(word[last]) != std::string_view::npos;
   const std::string brand = small(word.substr(0, std::min<std::size_t>(last, word.size())));
-  if (is_counted && brand != "rt" && brand != "gt" && !is_name(word)) {  // RTX4090
+  if (is_counted && brand != "rt" && brand != "gt" && !is_name(word)) {  // RTX4090 stays whole
     add_split(words, word.substr(0, last), is_name);
     words.insert(words.end(), {"x", word.substr(last + 1)});
     return;
@@ -104,7 +106,8 @@ void add_split(std::vector<std::string>& words, const std::string& word,
   words.push_back(word);
 }
 
-// Returns the number of hosts or GPUs that a word says.
+// Returns the number of hosts or GPUs that `word` says. Throws InputError if it is not a whole
+// number from 1 to 999,999.
 int count_of(const std::string& word, const std::string& words) {
   const std::optional<double> value = written_number(word, NumberKind::count);
   if (value && *value >= 1 && *value <= most_counted && *value == static_cast<int>(*value))
@@ -121,7 +124,8 @@ std::optional<int> number_word(const std::string& word) {
   return value && *value >= 1 ? std::optional(static_cast<int>(*value)) : std::nullopt;
 }
 
-// Removes the name of a cloud from the front, and returns it.
+// Removes the name of a cloud from the front, and returns it. Returns "" if there is none, or if
+// the cloud is AWS.
 std::string take_cloud(std::vector<std::string>& words) {
   if (words.empty()) return "";
   const std::size_t end = words.front().find_first_of(":/");
@@ -158,8 +162,8 @@ CountedWords counted_words(const std::string& text,
       continue;
     }
     if (is_one_of(word, fillers) && words.size() > 1) continue;
-    // A number belongs to the name after other words of it, but for a sign or a unit: "DGX 2",
-    // "A100 80 GB", but "H100 x 8" and "H100 16 GPUs".
+    // A number after words of the name belongs to the name, as in "DGX 2" and "A100 80 GB". It is a
+    // count if a sign precedes it or a unit of GPUs or hosts follows: "H100 x 8", "H100 16 GPUs".
     const bool follows_sign = i > 0 && is_sign(words[i - 1]);
     const bool is_counted = name.empty() || follows_sign || is_one_of(next, host_words) ||
                             next == "gpus" || next == "cards";
@@ -184,7 +188,7 @@ CountedWords counted_words(const std::string& text,
         fmt::format("'{}' has {} numbers; write hosts and GPUs of each, such as 2 x 8 x H100", text,
                     numbers.size()));
   if (numbers.size() == 2) {
-    // "8xH100 x 2" says the hosts last, everything else says them first.
+    // "8xH100 x 2" gives the hosts last. Other words give them first.
     const bool hosts_first = !words.empty() && !(is_number(words.front()) && !counts_hosts &&
                                                  is_number(words.back()) && !name.empty());
     result.hosts = hosts_first ? numbers[0] : numbers[1];

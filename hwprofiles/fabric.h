@@ -1,11 +1,11 @@
-// A network between hosts that can block: the hosts' cards are connected to leaf switches, and a
-// spine between the leaves has less bandwidth.
+// Describes a network between hosts that can block: the hosts' cards are connected to leaf
+// switches, and a spine between the leaves may have less bandwidth.
 #pragma once
 
 namespace meshwright::hwprofiles {
 
 struct Fabric {
-  int leaf_ports = 0;  // network cards per leaf switch; with `rails` hosts per pod
+  int leaf_ports = 0;  // network cards of a leaf switch or, with `rails`, hosts of a pod
   // Bandwidth from the hosts into a leaf divided by the bandwidth from the leaf to the spine, >= 1.
   double oversubscription = 1;
   // If set, card k of each host is connected to leaf k of its pod, which has `leaf_ports` hosts.

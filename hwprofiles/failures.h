@@ -11,9 +11,10 @@
 
 namespace meshwright::hwprofiles {
 
-// hardware: a host is lost without notice. software: processes end, the hosts stay. hang: the run
-// stands still until a timeout detects it, the hosts stay. preemption: the provider takes a host
-// back, with notice. maintenance: a host is taken out as planned, with notice.
+// The causes of failures. hardware: a host is lost without notice. software: processes end, but the
+// hosts stay. hang: the run stands still until a timeout detects it, and the hosts stay.
+// preemption: the provider takes a host back, with notice. maintenance: a host is taken out as
+// planned, with notice.
 enum class FailureCause : std::uint8_t { hardware, software, hang, preemption, maintenance };
 constexpr std::size_t failure_cause_count = 5;
 
@@ -29,14 +30,14 @@ struct FailureCauseInfo {
 };
 const std::vector<FailureCauseInfo>& failure_causes();  // in the order of the enumerators
 
-// Rate at which a spot host is taken back, per hour: 20 % of spot hosts in a month (730 hours). At
-// this share AWS's Spot Instance Advisor has its highest band begin ("> 20 %").
+// The rate at which a spot host is taken back, per hour: 20 % of spot hosts are within a month (730
+// hours). The highest band of AWS's Spot Instance Advisor begins at this share ("> 20 %").
 extern const double spot_preemption_per_host_hour;
 
-// The way in which a run gets its state back. restart: the job is launched again and loads from
-// storage. in_job: only the processes start again, and load from storage. hot_spare: like in_job,
-// but spare hosts replace lost ones. peer_memory: other hosts hold copies of the state in their
-// memory.
+// The way in which a run gets its state back after a failure. restart: the job is launched again
+// and loads a checkpoint from storage. in_job: only the processes start again, and load from
+// storage. hot_spare: like in_job, but spare hosts replace lost ones. peer_memory: other hosts hold
+// copies of the state in their memory.
 enum class Recovery : std::uint8_t { restart, in_job, hot_spare, peer_memory };
 
 struct RecoveryInfo {
@@ -50,15 +51,17 @@ const std::vector<std::string>& recovery_names();
 
 struct Failures {
   // Failure rates of one host, per hour, by cause. Failures are independent of each other. Unset
-  // means the rate of failure_causes().
+  // means the rate of failure_causes() times the GPUs of a host.
   std::array<std::optional<double>, failure_cause_count> per_host_hour;
   double preemption_notice_s = 120;  // EC2's for spot instances
   double maintenance_notice_s = 3600;
   double hang_detection_s = 600;  // PyTorch's timeout of collectives over NCCL
   Recovery recovery = Recovery::restart;
-  std::optional<double> restart_s;  // from having hosts to the first step. Unset: recoveries()
-  std::optional<int> spares;        // paid for while they wait. Unset: recoveries()
-  double replacement_s = 600;       // from asking for another host to having it
+  // Seconds from having all hosts to the first step. Unset means those of recoveries().
+  std::optional<double> restart_s;
+  // Spare hosts, which are paid for while they wait. Unset means those of recoveries().
+  std::optional<int> spares;
+  double replacement_s = 600;  // seconds from asking for another host to having it
   // Bandwidth between one host and the storage. The default is what Llama 3's clusters sustain: 2
   // TB/s for 2,048 hosts (section 3.3.1).
   double checkpoint_bytes_per_s = 1e9;

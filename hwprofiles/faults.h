@@ -1,5 +1,5 @@
-// Faults of a cluster: ranks that compute slowly, and links with less bandwidth than they should
-// have. They exist for simulation only. A real run is never slowed down on purpose.
+// Describes faults of a cluster: ranks that compute slowly, and links with less bandwidth than they
+// should have. They exist for simulation only. A real run is never slowed down on purpose.
 #pragma once
 
 #include <cstdint>

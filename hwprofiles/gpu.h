@@ -1,5 +1,5 @@
-// The capabilities of one device: its nominal peaks, and the shares of them that good kernels
-// reach.
+// Describes the capabilities of one device: its nominal peaks, and the shares of them that good
+// kernels reach.
 #pragma once
 
 #include <array>
@@ -14,7 +14,8 @@
 namespace meshwright::hwprofiles {
 
 // A fraction of the peak as a function of the size of the work: sorted points {x, fraction}, linear
-// in log x between them, constant beyond the ends. One point is a constant.
+// in log x between them, constant beyond the ends. One point is a constant, and without points the
+// fraction is 1.
 struct EfficiencyCurve {
   struct Point {
     double x = 1;
@@ -27,7 +28,7 @@ struct EfficiencyCurve {
 enum class DeviceKind : std::uint8_t { gpu, cpu };
 
 // Constants of the kernels of one kind of GPU, in addition to the curves of Gpu. tools/fit derives
-// them from published measurements. The defaults are for GPUs without any.
+// most of them from published measurements. The defaults are for GPUs without any.
 struct KernelConstants {
   // Factors on the share of the peak that matrix multiplications (matmuls) reach. The first three
   // are for matmuls in these types instead of 16 bits. An fp8 matmul has half as long to load its
@@ -35,10 +36,12 @@ struct KernelConstants {
   double fp32_share = 1, tf32_share = 1, fp8_share = 1;
   double fp4_share = 1;      // in nvfp4, in addition to fp8_share
   double batched_share = 1;  // for attention's matmuls, batched over heads
-  // For operands whose rows do not begin at multiples of 16 bytes.
+  // Factor for matmuls with operands whose rows do not begin at multiples of 16 bytes.
   double misaligned_share = 0.7;
   double misaligned_batched_share = 0.7;  // for such operands in batched matmuls
-  double depth_start = 0;                 // start and end of a tile, in elements along k
+  // Time that a tile of a matmul takes to start and end, as the number of elements along the summed
+  // dimension k that take the same time.
+  double depth_start = 0;
   // Shares of the peak that fused attention reaches, forward and backward, with heads of 128, for
   // the first and the second generation of kernels (25-40 % and 50-73 % on A100: Dao 2023,
   // FlashAttention-2).
@@ -67,8 +70,8 @@ struct KernelConstants {
   std::array<double, 3> traffic = {1, 1, 1};
   std::array<double, 3> optimizer_traffic = {1, 1, 1};
   std::array<double, 3> launches = {1, 1, 1};
-  // Share of the launch time that the device waits although the host runs ahead, because the host
-  // stops for allocations, for copies and for its interpreter.
+  // Share of the launch time for which the device waits although the host runs ahead, because the
+  // host stops for allocations, for copies and for its interpreter.
   double exposed_launch = 0;
   // Standard deviation of the compute time of equal GPUs, as a share of it. `straggling` is for the
   // whole step, whose end all ranks wait for. `layer_straggling` is for each layer, where a group
@@ -94,9 +97,9 @@ constexpr std::string_view peak_name(Precision precision) {
   return precision == Precision::nvfp4 ? "fp4" : name_of(precision);
 }
 
-// One GPU, or one process of a CPU computer. In a machine's profile it is the whole CPU computer.
-// Efficiencies are what a good kernel reaches. sim/cost models the losses of small or misaligned
-// shapes.
+// One GPU, or one process of a CPU computer. In a machine's profile it is the whole CPU computer,
+// but its peaks are those of one core. Efficiencies are what a good kernel reaches. sim/cost models
+// the losses of small or misaligned shapes.
 struct Gpu {
   std::string name;
   DeviceKind kind = DeviceKind::gpu;
@@ -112,20 +115,21 @@ struct Gpu {
   std::string measured;              // the file of its measured rates (measured_rates.h), if any
   double sustained_clock_share = 1;  // of the clock, under full load and the power limit
   // Whether 8-bit matmuls need both operands contiguous along the summed dimension (Ada, Hopper,
-  // Blackwell's workstation GPUs). Operands that are summed along rows must then be stored
-  // transposed.
+  // Blackwell's workstation GPUs). Other operands must then be stored transposed.
   bool transposes_8_bits = false;
   EfficiencyCurve gemm;          // share of the dense peak against the FLOPs of one matmul
   EfficiencyCurve memory_bound;  // share of the memory bandwidth against the bytes of one kernel
   // Share of the peak that fused attention reaches against the FLOPs of one head of one sequence.
   // Without points, the shares of KernelConstants count (flash_forward, ...).
   EfficiencyCurve attention;
-  EfficiencyCurve attention_backward;         // the same for the backward; no points: `attention`
-  std::vector<ThreadScaling> thread_scaling;  // ascending; empty: no losses by sharing
+  EfficiencyCurve attention_backward;         // for the backward pass; no points: `attention`
+  std::vector<ThreadScaling> thread_scaling;  // by ascending threads; empty: threads lose nothing
   double kernel_latency_s = 0;                // device time of a kernel that does nothing
   KernelConstants kernels;
 
-  // Profiles have no rate of fp64. A CPU's vector registers hold half as many numbers of 64 bits.
+  // Returns the nominal peak in a precision, or 0 if the device does not support it. Profiles have
+  // no rate of fp64. A CPU has half the rate of fp32, because its vector registers hold half as
+  // many numbers of 64 bits.
   FlopPerSecond peak(Precision precision) const {
     if (precision == Precision::fp64 && kind == DeviceKind::cpu)
       return {peak(Precision::fp32).value / 2};

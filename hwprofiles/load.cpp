@@ -54,8 +54,8 @@ int count(Fields& fields, std::string_view key, int least) {
   return value;
 }
 
-// Opens a block of the profile and stores its source in the machine. Fails if the block has no
-// source.
+// Opens a block of the profile and stores its source in the machine. Throws InputError if the
+// profile has no such block, or the block has no source.
 Fields block(Profile& profile, const std::string& key, Machine& machine) {
   Fields inner = profile.fields.object(key);
   inner = {inner.raw(), profile.file_of[key], inner.pointer()};
@@ -234,8 +234,8 @@ Residuals read_residuals(Fields residuals) {
   return result;
 }
 
-// Reads the prices that profiles of version 0.1 hold, which have no region. Later prices are
-// entries of a price list.
+// Reads the prices in profiles of version 0.1, which have no region. Later versions keep prices in
+// a price list.
 Prices read_own_prices(Fields fields, const std::string& machine) {
   Price price;
   price.machine = machine;

@@ -1,5 +1,5 @@
 // Reads machines from JSON files, one per machine, and writes them. Reading is strict: an unknown
-// key or a block without a `source` is an error. Units are in the names of the fields.
+// key or a block without a `source` is an error.
 #pragma once
 
 #include <optional>
@@ -20,8 +20,8 @@ std::string parts_folder();
 // if the file is missing.
 Prices known_prices();
 
-// Loads a machine by name or alias. A leading "ml." (SageMaker's spelling) is dropped. Throws an
-// InputError that names the nearest known machine if the name is unknown.
+// Loads a machine by name or alias. A leading "ml." (SageMaker's spelling) is dropped. Throws
+// InputError if the name is unknown. Its message suggests known machines with similar names.
 Machine load_machine(const std::string& name, const std::string& folder = profiles_folder());
 // Loads a machine, or returns none if the name is unknown.
 std::optional<Machine> machine_if_known(const std::string& name,
@@ -33,7 +33,8 @@ Machine machine_of_text(const std::string& text, const std::string& where);
 // Returns the names of the machines, sorted.
 std::vector<std::string> list_machines(const std::string& folder = profiles_folder());
 
-// Returns a profile that machine_of_text and load_machine_file read back as the same machine.
+// Returns a profile that machine_of_text() and load_machine_file() read back as an equal machine.
+// Prices are not in it.
 std::string text_of(const Machine& machine);
 void write_machine(const Machine& machine, const std::string& path);
 

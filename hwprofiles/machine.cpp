@@ -42,8 +42,9 @@ EfficiencyCurve combined(const EfficiencyCurve& a, const EfficiencyCurve& b, con
   return result;
 }
 
-// Returns the scaling for a number of threads: interpolated linearly in the logarithm of the
-// measured numbers of threads, and constant beyond the largest. One thread has no losses.
+// Returns the scaling for a number of threads. It is interpolated linearly in the logarithm of the
+// number of threads between the measured ones, and constant beyond the largest. One thread has no
+// losses.
 ThreadScaling scaling_of(const std::vector<ThreadScaling>& measured, int threads) {
   ThreadScaling below{.threads = 1, .gemm = {}, .memory_bound = {}, .attention = {}};
   for (const ThreadScaling& above : measured) {

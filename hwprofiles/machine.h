@@ -1,6 +1,7 @@
-// Describes the hardware that a training job runs on: a machine (one host with its GPUs, links,
-// network cards and prices) and a cluster of equal machines. The structs are plain data in the
-// units that their names end in. load.h reads them, and topology.h turns them into a graph.
+// Describes the hardware that a training job runs on: a machine (one host, or all hosts of an
+// NVLink domain, with GPUs, links, network cards and prices) and a cluster of equal machines. The
+// structs are plain data in the units that the names of fields end in. load.h reads machines, and
+// topology.h turns a cluster into a graph.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +25,22 @@ struct Nvlink {
   NvlinkKind kind = NvlinkKind::none;
   int links_per_gpu = 0;
   double link_bandwidth_bytes_per_s = 0;        // of one link, per direction, nominal
-  double efficiency = 1;                        // what a collective reaches of it
+  double efficiency = 1;                        // share of it that a large collective reaches
   EfficiencyCurve group;                        // share of `efficiency` against the group's ranks
   std::vector<std::vector<int>> links_between;  // for matrix: links of each pair of GPUs
   // A rank copies its own part of the buffer to its offset in the result, with the multiprocessors
   // that also send. This is the time per copied byte, relative to the time of sending one byte.
   double own_share = 0;
-  // NCCL's protocol LL adds no latency to the collective's own, and has at most this bandwidth. 0
+  // NCCL's protocol LL adds no latency to CollectiveLatency, and has at most this bandwidth. 0
   // means that LL is not used.
   double ll_bandwidth_bytes_per_s = 0;
-  // NCCL's protocol LL128 begins `ll128_latency_s` later and reaches this share of the bandwidth. 0
-  // means that it is not used.
+  // NCCL's protocol LL128 begins `ll128_latency_s` later than LL and reaches this share of the
+  // bandwidth. 0 means that LL128 is not used.
   double ll128_share = 0;
   double ll128_latency_s = 0;
-  // NCCL's protocol Simple begins `simple_latency_s` later. While its pipeline fills, each step
-  // waits until the step before it has moved a rank's part, or `simple_fill_bytes` if the part is
-  // larger.
+  // NCCL's protocol Simple begins `simple_latency_s` later than LL. While its pipeline fills, each
+  // step waits until the step before it has moved a rank's part, or `simple_fill_bytes` if the part
+  // is larger.
   double simple_latency_s = 0;
   double simple_fill_bytes = 0;
   // Besides the host latency, an NVLS all-reduce inside a host, which the switch adds up, takes
@@ -49,8 +50,9 @@ struct Nvlink {
   double nvls_efficiency = 0;
   double nvls_latency_s = 0;
   double nvls_ramp_bytes = 0;
-  // For sends between two ranks, single or in an all-to-all, that are too long for LL: share of the
-  // bandwidth, and additional latency. A share of 0 means that they behave as other collectives do.
+  // The share of the bandwidth and the additional latency of sends between two ranks, single or in
+  // an all-to-all, that are too long for LL. A share of 0 means that they behave as other
+  // collectives do.
   double exchange_share = 0;
   double exchange_latency_s = 0;
 };
@@ -68,10 +70,10 @@ struct Pcie {
   // Switch to its processor socket, per direction. All GPUs and cards of the switch share it.
   double uplink_bandwidth_bytes_per_s = 0;
   double socket_bandwidth_bytes_per_s = 0;  // between two sockets, per direction
-  bool peer_to_peer = true;                 // false: GPUs without NVLink use host memory
+  bool peer_to_peer = true;  // false: data between GPUs without NVLink passes through host memory
   // For machines without NVLink: latency of NCCL's protocol Simple in addition to that of its
   // protocol LL, half of whose bytes are flags. 0 means that all collectives use Simple, and that
-  // `collectives` holds their whole latency.
+  // the profile's block `collectives` holds their whole latency.
   double simple_latency_s = 0;
   std::vector<PcieSwitch> switches;  // every GPU of the host appears in exactly one
 };
@@ -79,11 +81,11 @@ struct Pcie {
 struct Network {
   int nics = 0;
   double gbit_per_s_each = 0;
-  double efficiency = 1;   // what a collective reaches of it
+  double efficiency = 1;   // share of it that a large collective reaches
   bool efa = false;        // AWS's Elastic Fabric Adapter
   bool gpudirect = false;  // false: bytes pass through host memory
-  // Bytes per second that the GPUs of a host can add up in a tree for each card. NCCL gives the
-  // tree few multiprocessors. 0 means that it keeps up with the card.
+  // Bytes per second for each card that the GPUs of a host can sum in NCCL's tree algorithm, to
+  // which NCCL gives few multiprocessors. 0 means that the tree keeps up with the card.
   double tree_bandwidth_bytes_per_s = 0;
   // Bus bandwidth that short collectives reach with NCCL's protocol LL, and additional time of each
   // step over the network with its protocol Simple. A bandwidth of 0 means that all collectives use
@@ -113,8 +115,8 @@ struct Host {
   int vcpus = 0;
   double memory_bytes = 0;
   double host_launch_us = 0;  // host time to issue one operation from the training framework
-  // The part of it that the driver takes for one launch. Scripts that are rehearsed take the rest
-  // themselves.
+  // The part of `host_launch_us` that the driver takes for one launch. When a training script runs
+  // without GPUs for a prediction (tools/stand_in), the script itself takes the rest.
   double driver_launch_us = 0;
 };
 
@@ -143,12 +145,12 @@ struct Residuals {
   std::optional<Interval> one_host, many_hosts;
 };
 
-// The origin of a profile's constants.
+// Says where the constants of a profile come from.
 enum class Calibration : std::uint8_t {
-  spec_sheet,
-  evidence,      // published steps
+  spec_sheet,    // nothing was measured
+  evidence,      // fitted to published training steps
   this_machine,  // measured with this engine, by `meshwright calibrate`
-  links          // links: published collectives; kernels: spec sheets
+  links          // links are fitted to published collectives, kernels are estimates
 };
 const std::vector<std::string>& calibration_names();
 inline const std::string& name_of(Calibration calibration) {
@@ -158,33 +160,34 @@ inline const std::string& name_of(Calibration calibration) {
 struct Machine {
   std::string name;
   std::vector<std::string> aliases;
-  int gpus = 1;  // per host; CPU computers: the most processes
+  int gpus = 1;  // number of GPUs; for a CPU computer, the most processes
   Gpu gpu;
   Nvlink nvlink;
   Pcie pcie;
   Network network;
   CollectiveLatency host_latency;             // collectives inside a host
-  CollectiveLatency network_latency;          // added if a collective crosses hosts
+  CollectiveLatency network_latency;          // added if a collective spans machines
   std::optional<SharedMemory> shared_memory;  // CPU computers only
   Host host;
   LibraryOverheads overheads;
   std::optional<FrameworkMemory> framework;  // unset: not known
-  Prices prices;                             // from the price list; empty: not known
-  std::optional<Residuals> residuals;        // unset: no step was published
+  Prices prices;                             // empty: not known
+  std::optional<Residuals> residuals;        // unset: no step was published for such GPUs
   // Whether communication can run at the same time as kernels.
   bool concurrent_streams = true;
   Calibration calibration = Calibration::spec_sheet;
   std::vector<std::pair<std::string, std::string>>
       sources;  // block of the profile -> source of its numbers
 
-  // Returns whether predicted steps are those of meshwright's engine. Otherwise they are those of
-  // the training frameworks whose published measurements the constants come from.
+  // Returns whether predicted steps are those of meshwright's engine. On other machines they are
+  // those of training frameworks, as in the published measurements.
   bool runs_engine() const {
     return gpu.kind == DeviceKind::cpu || calibration == Calibration::this_machine;
   }
 };
 
-// Differences of a cluster's network from its machine's network. Unset values are the machine's.
+// Values of the network that a cluster has in place of its machine's. Unset values are the
+// machine's.
 struct NetworkOverride {
   std::optional<int> nics;
   std::optional<double> gbps_per_nic;
@@ -203,8 +206,9 @@ struct Cluster {
 
   int ranks() const { return hosts * processes_per_host; }
   int host_of(int rank) const { return rank / processes_per_host; }
-  // Returns the device of one rank. A GPU has the memory that CUDA reports, if that is known. The
-  // ranks of a CPU computer share its memory, its bandwidth and its cores.
+  // Returns the device of one rank. A GPU has the memory that CUDA reports, if that is known and
+  // less than the nominal one. The ranks of a CPU computer share its memory, its bandwidth and its
+  // cores.
   Gpu device() const;
   Network network() const;                    // with the override applied
   CollectiveLatency network_latency() const;  // with the override applied

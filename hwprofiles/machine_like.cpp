@@ -8,8 +8,9 @@ namespace meshwright::hwprofiles {
 
 namespace {
 
-// Returns whether a driver's name and a profile's name are of the same kind of GPU: "NVIDIA H100
-// 80GB HBM3" and "H100-SXM5-80GB" have the word H100 in common.
+// Returns whether a driver's name and a profile's name are of the same kind of GPU: the driver's
+// name contains the first word of the profile's name, such as H100 in "NVIDIA H100 80GB HBM3" and
+// "H100-SXM5-80GB".
 bool same_kind(const std::string& driver, const std::string& profile) {
   const std::string kind = profile.substr(0, profile.find('-'));
   const std::size_t at = driver.find(kind);

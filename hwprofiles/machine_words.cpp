@@ -15,11 +15,11 @@ namespace meshwright::hwprofiles {
 
 namespace {
 
-// EC2's names of instances have a dot, the names of other machines have none.
+// Returns whether the machine is an instance of EC2. Only their names have a dot.
 bool is_on_aws(const std::string& machine) { return machine.find('.') != std::string::npos; }
 
-// Returns the machines whose names are the words, in any case and with other signs between letters.
-// If there are none, returns those whose names begin with them.
+// Returns the machine whose name or alias is the words, in any case and with other signs between
+// letters. Returns all instances of EC2 for "aws". Otherwise returns none.
 std::vector<std::string> named(const std::string& words, const std::vector<std::string>& known) {
   const std::string wanted = letters_of(words);
   std::vector<std::string> found;
@@ -42,7 +42,7 @@ std::vector<std::string> in_family(const std::string& words,
   const std::string wanted = letters_of(words);
   std::vector<std::string> found;
   if (wanted.size() < 2) return found;
-  // A family ends where its name does: p5 is p5.48xlarge, and p5e.48xlarge is of another one.
+  // A family is the name up to a dot or a dash: p5.48xlarge is of p5, and p5e.48xlarge of p5e.
   for (const std::string& name : known) {
     const std::string family =
         name.substr(0, name.find_first_of(".-", name.starts_with("u-") ? 2 : 0));
@@ -54,8 +54,8 @@ std::vector<std::string> in_family(const std::string& words,
   return found;
 }
 
-// Returns the words of a GPU in letters and digits, as its name here has them: "NVIDIA H100 80GB
-// HBM3" and "H100 80G" are "h10080gb".
+// Returns the letters and digits of words for a GPU, without vendor and kind of memory, as in the
+// names of profiles: "h10080gb" for "NVIDIA H100 80GB HBM3" and for "H100 80G".
 std::string gpu_letters(const std::string& words) {
   std::string wanted = letters_of(words);
   for (const std::string_view vendor : {"nvidia", "tesla", "geforce"})
@@ -87,7 +87,8 @@ bool means(const std::string& words, const std::string& gpu) {
           of_gpu.ends_with(rest + "gb"));
 }
 
-// A board's name says its GPU where the profile has the nearest one: hgx-h800 has H800.
+// Returns whether the machine has the GPU that the words mean. The name of a machine hgx-... says
+// its GPU, because its profile may use that of a similar GPU: hgx-h800 has H800.
 bool has_gpu(const Machine& machine, const std::string& words) {
   constexpr std::string_view board = "hgx-";
   if (machine.name.starts_with(board)) return means(words, machine.name.substr(board.size()));
@@ -132,8 +133,9 @@ std::vector<Machine> machines_with(const std::string& gpu, const std::vector<std
   return found;
 }
 
-// Returns the machine for `hosts` hosts with `each` GPUs: one with as many, or else the smallest
-// that has more. Throws InputError if none has as many.
+// Returns the machine for hosts with `of.number` GPUs each. Among the machines with at least this
+// number, one with a price comes first, then the one with the fewest GPUs. Throws InputError if
+// none has that many.
 MachineWords hosts_with(const std::vector<Machine>& machines, const CountedWords& of,
                         const std::string& words) {
   const auto enough = [&](const Machine& machine) { return machine.gpus >= of.number; };
@@ -152,7 +154,7 @@ MachineWords hosts_with(const std::vector<Machine>& machines, const CountedWords
   return meant;
 }
 
-// Returns the machine whose hosts hold the GPUs that are counted.
+// Returns the machine (best_for) and the hosts that hold `number` GPUs in all.
 MachineWords gpus_of(const std::vector<Machine>& with_gpu, int number, const std::string& words) {
   MachineWords meant;
   const Machine& machine = best_for(with_gpu, number);
@@ -169,7 +171,7 @@ MachineWords gpus_of(const std::vector<Machine>& with_gpu, int number, const std
   return meant;
 }
 
-// Returns the machines that a name or a group means, or none.
+// Returns the machines that a name, a group or the plural of a group means, or none.
 std::vector<std::string> named_or_group(const std::string& name,
                                         const std::vector<std::string>& all) {
   std::vector<std::string> found = named(name, all);

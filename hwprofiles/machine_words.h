@@ -8,16 +8,17 @@
 namespace meshwright::hwprofiles {
 
 struct MachineWords {
-  std::vector<std::string> machines;  // none: nothing is known of the words
+  std::vector<std::string> machines;  // names; empty if the words mean no known machine
   int hosts = 0;                      // 0: the words do not say it
   int processes_per_host = 0;         // 0: one for each GPU of a host
-  // How the words were read, for people, if it is not the machine's own name. Empty otherwise.
+  // Says to people how the words were read. Empty if they are the machine's own name.
   std::string note;
 };
 
-// Returns the machines that `words` mean. A number of GPUs gets the machine whose hosts hold them
-// with fewest GPUs left over, one with a price before others. Throws InputError for names of other
-// clouds' instances. The message names the nearest machine that has a profile.
+// Returns the machines that `words` mean. A number of GPUs gets the machine that holds them in the
+// fewest hosts: among several, one with a price, then the one with the fewest GPUs. Throws
+// InputError for hardware that is known to have no profile (unprofiled.h), and for numbers that
+// make no sense.
 MachineWords machines_meant(const std::string& words);
 
 }  // namespace meshwright::hwprofiles

@@ -30,7 +30,8 @@ std::vector<double> rates(Fields& fields, std::string_view key, std::size_t coun
   return values;
 }
 
-// Seconds in which the left operand of a product is quantized, before the product itself.
+// Computes the seconds in which the left operand, m x k, of a matmul is quantized before the
+// matmul.
 struct Quantization {
   double latency_s = 0, s_per_element = 0;
 
@@ -46,7 +47,8 @@ Quantization read_quantization(Fields fields) {
   return read;
 }
 
-// Layers that quantize were measured as a whole, so their rates are without that kernel's time.
+// Reads a grid of rates. Layers that quantize their input were measured as a whole, so the time of
+// that kernel is subtracted.
 MeasuredProducts read_products(Fields fields) {
   MeasuredProducts products;
   products.m = fields.required<std::vector<std::int64_t>>("m");
@@ -88,9 +90,9 @@ void read_attention(Fields fields, MeasuredRates& to) {
   fields.done();
 }
 
-// Limits each rate to the peak. A rate in 8 bits comes from the measured time of a layer, less the
-// fitted time of its quantization. A small layer takes little longer than that, so its rate may
-// come out too high.
+// Limits each rate to the peak. A rate in 8 bits comes from the measured time of a layer minus the
+// fitted time of its quantization. If a small layer takes little longer than its quantization, the
+// rate may come out too high.
 void limit_rates(MeasuredProducts& products, double peak) {
   for (MeasuredProduct& each : products.measured) each.flop_per_s = std::min(each.flop_per_s, peak);
 }
@@ -127,8 +129,9 @@ std::size_t least(const std::vector<double>& values) {
 
 }  // namespace
 
-// A search asks this for every product of every candidate. The sum is least where each of its terms
-// is, so only a cell that was not measured needs a look at all others.
+// Is fast for a measured cell, because a search calls it for every matmul of every candidate: the
+// sum is least where each of its terms is least. Only if that cell was not measured, all cells are
+// compared.
 const MeasuredProduct& nearest_product(const MeasuredProducts& products, std::int64_t m,
                                        std::int64_t n, std::int64_t k) {
   const std::vector<double> by_m = distances(m, products.m), by_n = distances(n, products.n),

@@ -3,9 +3,9 @@
 //
 //   "parts": ["common", "gpus/a100-sxm4-40gb", "interconnects/efa-p4d"]
 //
-// A part holds blocks of a profile, or some of a block's fields, and may have parts itself. For
-// each field, the machine's own value counts, otherwise the value of the last part that has the
-// field. The sources of a block are joined. A part that is named twice counts once.
+// A part holds blocks of a profile, or some fields of blocks, and may have parts itself. For each
+// field, the machine's own value counts, otherwise the value of the last part that has the field.
+// The sources of a block are joined. A part that is named twice counts once.
 #pragma once
 
 #include <map>
@@ -18,14 +18,15 @@ namespace meshwright::hwprofiles {
 
 struct Profile {
   Fields fields;                               // without `parts`
-  std::map<std::string, std::string> file_of;  // block -> the last file with a part of it
+  std::map<std::string, std::string> file_of;  // block -> the last file that has fields of it
 };
 
-// Returns a profile with its parts merged in. Throws InputError if a part is missing or is a part
-// of itself.
+// Returns a profile with its parts merged in. Throws InputError if a part is missing, is a part of
+// itself, or is nested more than four levels deep.
 Profile with_parts(Fields own, const std::string& root);
 
-// Returns the names of the parts that profiles below `root` may use: "common", "gpus/t4", ...
+// Returns the names of the parts in the folder `root` that profiles may use: "common", "gpus/t4",
+// ...
 std::vector<std::string> part_names(const std::string& root);
 
 // Returns the files of a profile's parts and of their parts, each once.

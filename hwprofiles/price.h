@@ -1,4 +1,4 @@
-// The kinds of prices at which a cluster is paid for.
+// Lists the kinds of prices at which a cluster is paid for.
 #pragma once
 
 #include <cstdint>

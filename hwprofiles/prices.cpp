@@ -33,8 +33,8 @@ std::string text(Fields& row, std::string_view key, const char* wanted) {
   return value;
 }
 
-// Returns the hourly cost of a host that was bought: its capital, spread over years of constant
-// use, and its power.
+// Returns the hourly cost, in USD, of a machine that was bought: its capital, spread over years of
+// constant use, and its power.
 double usd_per_hour_of_own(Fields& row) {
   const double capital = number(row, "capital_usd", 0, most_usd);
   const double years = number(row, "years", 0.01, most_years);
@@ -64,7 +64,7 @@ Price read_price(Fields& row) {
 
 constexpr double usable_s(int days) { return days * day_s - ended_before_s; }
 
-// Returns the most days, at most `days`, that EC2 sells as blocks.
+// Returns the largest number of days, at most `days`, that EC2 sells as capacity blocks.
 int sold_within(double days) {
   const int whole = static_cast<int>(std::floor(std::min(days, 1e6)));
   const int longest = whole / days_of_longest * days_of_longest;

@@ -16,7 +16,7 @@ struct Price {
   std::string machine;
   PriceKind kind = PriceKind::on_demand;
   std::string region;
-  double usd_per_hour = 0;  // of one host; for `own`: capital over the years, and power
+  double usd_per_hour = 0;  // of one machine; for `own`: capital over its years of use, and power
   std::string as_of;        // YYYY-MM-DD
   std::string source;
 };
@@ -48,12 +48,12 @@ bool is_stale(const Price& price, int today);
 // The cost of a run.
 struct Bill {
   double usd = 0;
-  double idle_usd = 0;  // the part of `usd` for a block's hours after the run
-  int block_days = 0;   // of all blocks together; 0: not paid by blocks
+  double idle_usd = 0;  // the part of `usd` for time in capacity blocks that the run does not use
+  int block_days = 0;   // days of all capacity blocks together; 0: not paid by blocks
 };
 Bill bill_of(const Price& price, int hosts, double run_s);
-// Returns the longest run, in seconds, that `usd` pays for. 0 means that it does not even pay for
-// the shortest block.
+// Returns the longest run, in seconds, that `usd` pays for. It is 0 if `usd` does not even pay for
+// the shortest capacity block.
 double affordable_s(const Price& price, int hosts, double usd);
 
 // Returns the days of the capacity blocks that a run of `run_s` seconds needs. EC2 sells blocks of

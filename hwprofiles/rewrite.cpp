@@ -45,8 +45,8 @@ std::string interval(const Residuals::Interval& interval) {
                      interval.high, interval.rows);
 }
 
-// Returns where a block begins and ends in the profile: the begin of the line with its name, and
-// the place after its closing brace. Returns npos twice if there is no such block. The block's name
+// Returns where a block begins and ends in the text: the offset of the line with its name, and the
+// offset after its closing brace. Returns npos twice if there is no such block. The block's name
 // and its brace must begin lines, after two spaces.
 std::pair<std::size_t, std::size_t> block_of(const std::string& text, const std::string& name) {
   const std::size_t begin = text.find("\n  \"" + name + "\": {");
@@ -65,7 +65,7 @@ constexpr const char* source_of_residuals =
     "Measured by predicted step time: where the next step lies with a probability of 80 %, by the "
     "published steps on the GPUs that have this part";
 
-// Replaces the values of a block's fitted fields, where the text has them.
+// Replaces the values of those fitted fields of a block that the text has.
 void set(std::string& text, const std::string& block, const BlockFields& rows) {
   for (const BlockField& row : rows) {
     const auto [begin, end] = block_of(text, block);

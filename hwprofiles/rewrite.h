@@ -11,21 +11,23 @@
 namespace meshwright::hwprofiles {
 
 // Returns `text` with the machine's fitted values. The text must have one key per line inside its
-// blocks. Its block `efficiency` is written anew. In other blocks, only the values of fitted fields
-// are replaced, where the text has them.
+// blocks. Its block `efficiency`, if it has one, is written anew. In the blocks gpu, host, nvlink,
+// network and collectives, only the values of fitted fields that the text has are replaced.
 std::string with_fitted_constants(std::string text, Machine machine, const std::string& source);
-std::string with_fitted_links(std::string text, Machine machine);  // only the blocks of links
+// Does the same for the blocks nvlink, network and collectives only.
+std::string with_fitted_links(std::string text, Machine machine);
 // Returns `text` with these residuals as its block `residuals`. A new block follows the block
 // `efficiency` (or `gpu` if there is none). Unset residuals remove the block.
 std::string with_residuals(std::string text, const std::optional<Residuals>& residuals);
 
-// Returns every profile of a GPU machine and every part of such a profile, with the machine whose
-// constants it holds. If machines share a part, that is the first one whose constants were fitted
-// to measurements, or else the first one.
+// A profile of a GPU machine, or a part of such a profile, and the machine whose constants it
+// holds. If machines share a part, this is the first one whose constants were fitted to
+// measurements, or else the first one.
 struct FittedFile {
   std::string path, machine;
   std::vector<std::string> gpus;  // names of the GPUs of all machines that have this part
 };
+// Returns every such profile and part.
 std::vector<FittedFile> fitted_files();
 
 }  // namespace meshwright::hwprofiles

@@ -111,8 +111,8 @@ json residuals_schema() {
   return block_schema({}, {{"one_host", one}, {"many_hosts", one}});
 }
 
-// Returns the schema of the prices in profiles of version 0.1. Later prices are entries of a price
-// list.
+// Returns the schema of the prices in profiles of version 0.1. Later versions keep prices in a
+// price list.
 json prices_schema() {
   const json usd = {{"type", "number"}, {"exclusiveMinimum", 0}};
   json schema = block_schema({}, {{"on_demand_usd_per_hour", usd},

@@ -1,5 +1,5 @@
-// Describes software generations. Published steps of one plan on one machine become faster over the
-// years through software only. A stack specifies by how much on each kind of GPU.
+// Describes software generations, called stacks. Published steps of one plan on one machine become
+// faster over the years through software only. A stack specifies by how much on each kind of GPU.
 #pragma once
 
 #include <map>
@@ -11,11 +11,12 @@
 namespace meshwright::hwprofiles {
 
 struct SoftwareStack {
-  std::string name;  // the year it begins in, or the one after
+  std::string name;  // the year in which it begins, or the year after
   std::string title, software, source;
   std::string since, until;  // months (YYYY-MM); `until` is "" for the newest
   // Factors on the shares of the peak that a GPU's profile gives for matmuls and fused attention,
-  // by the beginning of the GPU's name. For a GPU that is not listed, no difference was measured.
+  // by the beginning of the GPU's name. GPUs that are not listed have the same shares as in the
+  // newest stack.
   std::map<std::string, double> kernels;
 };
 

@@ -52,8 +52,8 @@ int Topology::add_link(LinkKind kind, double bandwidth, std::string name) {
   return links_per_host() - 1;
 }
 
-// Adds the links of a CPU computer: one for the copies of each rank, and one for the memory that
-// all ranks share.
+// Adds the links of a CPU host: one for the copies of each rank, one for the memory that all ranks
+// share, and two for the NICs if it has any.
 void Topology::add_shared_memory() {
   const SharedMemory& memory = *cluster_.machine.shared_memory;
   const int all = add_link(LinkKind::shared_memory, memory.total_bandwidth_bytes_per_s, "memory");
@@ -136,8 +136,9 @@ std::vector<std::vector<int>> Topology::nics_of_switches() const {
   return nics;
 }
 
-// Returns the switch whose NICs a GPU uses: its own switch if it has NICs, else one on its socket,
-// else any. Several such switches are shared evenly among the switches without NICs.
+// Returns the switch whose NICs a GPU uses: its own switch if that has NICs, else one on its
+// socket, else any. If there are several, the index of the GPU's switch decides, so that different
+// switches use different ones.
 int Topology::nic_switch_of(int gpu, const std::vector<std::vector<int>>& nics) const {
   const auto& switches = cluster_.machine.pcie.switches;
   const int own = switch_of_[gpu];

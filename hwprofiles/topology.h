@@ -1,9 +1,11 @@
-// The devices of a cluster and the directed links between them. Every host has the same links, so a
-// link's id follows from its host by a formula: id = host * links_per_host + local id, and nothing
-// is stored per host. Links inside a host: NVLink (one per linked pair and direction, or one up and
-// one down per GPU with an NVSwitch), PCIe (GPU <-> switch, switch <-> socket), sockets, and NICs
-// (one out and one in for all cards of a PCIe switch). The network between the hosts has no links
-// here. If it can block (Cluster::fabric), sim/collectives adds its limits.
+// Describes the devices of a cluster and the directed links between them. Every host has the same
+// links, so a link's id follows from its host by a formula: id = host * links_per_host + local id,
+// and nothing is stored per host. A GPU host has links for NVLink (one per linked pair and
+// direction, or one up and one down per GPU with an NVSwitch), PCIe (GPU <-> switch, switch <->
+// socket), sockets, and NICs (one out and one in for all cards of a PCIe switch). A CPU host has
+// links for the copies of each rank, for its memory, and for all its NICs together. The network
+// between the hosts has no links here. If it can block (Cluster::fabric), sim/collectives adds its
+// limits.
 #pragma once
 
 #include <string>
@@ -32,18 +34,18 @@ class Topology {
   int local_link(int id) const { return id % links_per_host(); }
   int host_of_link(int id) const { return id / links_per_host(); }
   const Link& link(int id) const { return links_[local_link(id)]; }
-  void scale_links(LinkKind kind, double factor);  // multiplies bandwidths of all hosts
+  void scale_links(LinkKind kind, double factor);  // multiplies their bandwidth, on all hosts
   // Multiplies the bandwidth of all network cards by `factor`, and removes Cluster::fabric, so that
   // the network between the hosts never blocks.
   void scale_cards(double factor);
 
-  // Appends or returns the links that bytes cross from one rank to another, in order. There are
-  // none if both are the same rank.
+  // Append or return the ids of the links that bytes cross from one rank to another, in order.
+  // There are none if both are the same rank.
   void append_route(int from_rank, int to_rank, std::vector<int>& links) const;
   std::vector<int> route(int from_rank, int to_rank) const;
 
-  // Returns the number of parallel NVLinks from one local GPU directly to another. It is 0 on a
-  // machine with an NVSwitch.
+  // Returns the number of parallel NVLinks that connect one GPU of a host directly to another. It
+  // is 0 on a machine with an NVSwitch, or without NVLink.
   int direct_nvlinks(int from_gpu, int to_gpu) const;
 
  private:

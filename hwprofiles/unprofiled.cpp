@@ -17,7 +17,7 @@ namespace meshwright::hwprofiles {
 namespace {
 
 // An instance of another cloud, by the beginning of its name in letters and digits, and the machine
-// with a profile that is nearest to it: the same GPUs, as many on a host.
+// with a profile that is nearest to it, mostly one with the same GPUs.
 struct OtherCloud {
   std::string_view name, cloud, nearest;
 };
@@ -90,13 +90,15 @@ constexpr OtherAccelerator other_accelerators[] = {{"tpu", "a TPU"},
                                                    {"m3", "a GPU of Apple"},
                                                    {"m4", "a GPU of Apple"}};
 
-// NVIDIA's GPUs that no machine here has, by the beginning of the name in letters and digits.
+// The beginnings, in letters and digits, of the names of NVIDIA GPUs without a profile here. They
+// are compared only with words that mean no known machine.
 constexpr std::array<std::string_view, 31> other_gpus = {
     "rtx",  "gtx",  "geforce", "quadro", "titan", "4090",  "4080",  "4070",  "3090", "3080", "3070",
     "5090", "5080", "2080",    "1080",   "a6000", "a5000", "a4000", "a30",   "a40",  "a800", "a2",
     "a16",  "l40",  "l20",     "k80",    "p100",  "p40",   "m60",   "gh200", "b100"};
 
-// Returns the names of all GPUs that machines have, without their memory: "A10G, A100 and H100".
+// Returns a list of the GPUs that known machines have, without their memory, such as "A100, A10G
+// and H100".
 std::string known_gpus() {
   std::vector<std::string> gpus;
   for (const std::string& name : list_machines()) {
@@ -109,7 +111,7 @@ std::string known_gpus() {
   return list_of(gpus, "and");
 }
 
-// Returns a GPU that the words name, such as H100, or "" if they name none.
+// Returns the name of a GPU that `letters` contain, such as H100, or "" if they contain none.
 std::string gpu_in(const std::string& letters) {
   for (const std::string_view gpu :
        {"gb300", "gb200", "b300", "b200", "h200", "h100", "a100", "v100", "l40s", "a10g"})
@@ -188,7 +190,7 @@ std::string unknown_machine(const std::string& name) {
       near.push_back(each);
   if (near.empty() || near.size() > 4) {
     near.clear();
-    std::string longest;  // dgx-h100 of "DGX H100 SuperPOD"
+    std::string longest;  // such as dgx-h100 for "DGX H100 SuperPOD"
     for (const std::string& each : known)
       if (each.size() > longest.size() && letters.starts_with(letters_of(each))) longest = each;
     if (longest.empty()) longest = nearest(without_ml, known);
