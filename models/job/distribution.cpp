@@ -119,7 +119,7 @@ void check_launchers(Fields& fields, const Launchers& on, const ChosenCluster& c
                 "(version 2) or another instance type");
 }
 
-// Returns `parameters`, which holds the keys themselves or the path of a JSON file that holds them.
+// Returns the object `parameters`, or the object in the JSON file that it names.
 Fields parameters_of(Fields& model_parallel, const Job& job) {
   if (!model_parallel.is_string("parameters")) return model_parallel.object("parameters");
   const std::string path = model_parallel.required<std::string>("parameters");
@@ -167,8 +167,8 @@ void read_plain_data_parallel(const DistributionContext& context) {
   context.job.autos.insert("parallelism.data");
 }
 
-// Reads `smdistributed`, which may name one strategy. Returns the parameters of modelparallel if it
-// is on and has any.
+// Reads `smdistributed`, which may name modelparallel or dataparallel. Returns the parameters of
+// modelparallel if that is on and has any.
 std::optional<Fields> read_strategy(Fields& fields, Launchers& launchers,
                                     const ChosenCluster& cluster, Job& job) {
   if (!fields.has("smdistributed")) return std::nullopt;

@@ -12,8 +12,8 @@
 
 namespace meshwright::job {
 
-// Reads the dictionary into `job`. Throws InputError if it contradicts the keys in `training_keys`,
-// which are those that the job file's `training` gives.
+// Reads the dictionary into `job`. `training_keys` are the keys that the job file's `training`
+// gives. Throws InputError if the dictionary contradicts them or is wrong itself.
 void read_distribution(Fields fields, const ChosenCluster& cluster,
                        const std::set<std::string>& training_keys, Job& job);
 
@@ -40,17 +40,18 @@ void read_version_2(Fields parameters, const DistributionContext& context);
 
 // Reads a positive integer. Returns `fallback` if the key is missing.
 int read_degree(Fields& fields, std::string_view key, int fallback);
-// Reads `enabled` as the SDK understands it: only the value true is on. Other values are off, with
-// a warning.
+// Reads `enabled` as SageMaker's SDK understands it: only the value true is on. Values other than
+// true and false, and a missing key, are off with a warning.
 bool read_enabled(Fields& fields, Job& job);
-// Warns of each key that neither version's table has, or only the other version's.
+// Warns of each key in `fields` that is not in `known`, the keys of `version`. `other` are the keys
+// of the other version, for the warning.
 void warn_unknown(const Fields& fields, const std::vector<std::string>& known,
                   const std::vector<std::string>& other, int version, Job& job);
 const std::vector<std::string>& version_1_keys();
 const std::vector<std::string>& version_2_keys();
 
-// Splits custom_mpi_options into words and checks them. No shell interprets them. Settings that a
-// job file may not make by itself are noted in job.unlisted_mpi_options.
+// Splits custom_mpi_options into words, which no shell interprets, and checks them. Notes settings
+// that a job file may not make by itself in job.unlisted_mpi_options.
 std::vector<std::string> read_mpi_options(Fields& fields, std::string_view key,
                                           const ChosenCluster& cluster, Job& job);
 

@@ -12,7 +12,7 @@ namespace meshwright::job {
 namespace {
 
 // Checks that the degrees divide the ranks (pipeline * tensor * reduced data parallel = ranks), and
-// that they can be combined.
+// that the settings can be combined.
 void check_degrees(const Fields& fields, const Version1& v, int ranks) {
   const std::int64_t model = static_cast<std::int64_t>(v.pipeline) * v.tensor;
   if (ranks % v.pipeline != 0)
@@ -146,8 +146,9 @@ void set_sharding(const Fields& fields, const Version1& v, const DistributionCon
   plan.training.gradient_clip = v.clip;
 }
 
-// Sets the attention kernel as the library does. Its fused kernel takes heads whose width is a
-// multiple of 8 below 128. For other heads, the score matrix is stored in memory.
+// Sets the attention kernel of a job that leaves it open, as the library does. Its fused kernel
+// takes heads whose width is a multiple of 8 below 128. For other heads, the score matrix is stored
+// in memory. Throws InputError if the job sets a fused kernel for such heads.
 void settle_attention(const DistributionContext& context) {
   Job& job = context.job;
   const int width =
@@ -167,9 +168,9 @@ void settle_attention(const DistributionContext& context) {
                        width)));
 }
 
-// Returns whether activations are offloaded layer by layer, as the library does since 1.8.1.
-// Between pipeline stages, a whole task is time enough for the transfer. Activations that are not
-// saved block by block cannot be moved by layer.
+// Returns whether activations are offloaded layer by layer, as the library does since 1.8.1, and
+// not per task. With pipeline stages, the time of other tasks is enough for the transfer.
+// Activations that are not recomputed block by block cannot be moved by layer.
 bool offloads_by_layer(const Version1& v, const Job& job) {
   const Training& training = job.plan.training;
   return v.pipeline == 1 && !job.model.has_decoder() && training.recompute_modules.empty() &&

@@ -1,5 +1,5 @@
-// Reads and range-checks the keys of version 1 of SageMaker's model parallel library. The two files
-// of the reader of version 1 share this header.
+// Reads and range-checks the keys of version 1 of SageMaker's model parallel library.
+// distribution_v1.cpp and distribution_v1_keys.cpp share this header.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace meshwright::job {
 
-// The degrees (pipeline, tensor, shard, microbatches) and the switches, with the library's
-// defaults.
+// The values of the library's keys, which begin with the library's defaults.
 struct Version1 {
-  std::string pipeline_key = "pipeline_parallel_degree";  // the name that the job uses: new or old
+  std::string pipeline_key = "pipeline_parallel_degree";  // the key that the job uses, or the older
+                                                          // one, `partitions`
   int pipeline = 1, tensor = 1, shard = 1, microbatches = 1;
   bool simple = false, speed = false, auto_partition = true;
   std::optional<int> active, default_partition;
-  // The stages that smp.partition gives modules in a training script, if there are any.
+  // The stages that a partition_file gives modules, if it is used.
   std::map<std::string, int> stage_of;
-  bool names_every_unit = false;  // stage_of is from a stored partition
+  bool names_every_unit = false;  // stage_of is a stored partition (load_partition)
   double memory_weight = 0.8;
   std::string placement = "cluster";
   bool ddp = false, prescaled = false, shard_optimizer = false, fp16 = false, bf16 = false;

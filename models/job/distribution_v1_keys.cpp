@@ -26,8 +26,8 @@ constexpr std::array<WithoutEffect, 7> without_effect = {{
     {"tensor_parallel_seed", Kind::integer, "initial values do not depend on the degrees"},
 }};
 
-// Reads a stored partition, or the stages that smp.partition gives modules in a training script.
-// All other modules go to default_partition.
+// Reads partition_file: a stored partition (load_partition), or, with auto_partition false, the
+// stages of some modules. In the second case all other modules go to default_partition.
 void read_stages_of_modules(Fields& fields, Version1& v, Job& job) {
   const bool loads = fields.optional<bool>("load_partition", false);
   const bool has_file = fields.has("partition_file");

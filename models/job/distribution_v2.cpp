@@ -165,7 +165,7 @@ void read_version_2(Fields fields, const DistributionContext& context) {
   p.expert = v.expert;
   p.data = ranks / (v.tensor * v.context);
   p.zero_stage = v.shard == 1 ? 0 : 3;
-  p.shard = std::max(v.shard, 1);  // 0 shards over all of data x context, as shard 1 does
+  p.shard = std::max(v.shard, 1);  // degree 0 means all of data x context, as shard 1 does in ZeRO
   // The library offloads only the saved inputs of recomputed layers.
   if (v.offload && context.job.plan.training.recompute != Recompute::none) {
     p.offload = Offload::layers;

@@ -16,10 +16,10 @@ namespace {
 
 using enum ChangeRule;
 
-// Values of the model may change by word if people do change them between two phases of a training:
-// the scaling of positions and the windows for longer texts, how experts are chosen and balanced,
-// and constants that trained weights can adapt to. Almost every other value gives the same weights
-// another meaning.
+// The rules of all keys. Values of the model may change by word if people do change them between
+// two phases of a training: the scaling of positions and the windows for longer texts, how experts
+// are chosen and balanced, and constants that trained weights can adapt to. Almost every other
+// value of the model gives the same weights another meaning.
 constexpr KeyChange rows[] = {
     {"model.family", never},
     {"model.architecture", never},
@@ -29,7 +29,7 @@ constexpr KeyChange rows[] = {
     {"model.heads", never},
     {"model.kv_heads", never},
     {"model.ffn", never},
-    {"model.positions", freely},  // learned positions: the shape of their table
+    {"model.positions", freely},  // if they are learned, the shape of their table shows it
     {"model.embedding", never},
     {"model.vocabulary", never},
     {"model.classes", never},
@@ -245,12 +245,12 @@ ChangeRule change_of(std::string_view key) {
   return row == std::end(rows) ? by_word : row->change;
 }
 
-// Returns whether a key that is given has an effect, in view of the other values.
+// Returns whether a key has an effect on what is computed, given the other values of the job.
 bool has_effect(std::string_view key, const Job& job, const Training& training) {
   using enum LearningRateSchedule;
   const LearningRateSchedule schedule = training.learning_rate_schedule;
   if (key == "training.steps") return schedule != constant && schedule != inverse_sqrt;
-  if (key == "training.documents_per_row") return !job.data;  // otherwise the files have it
+  if (key == "training.documents_per_row") return !job.data;  // data files have documents already
   return true;
 }
 
@@ -261,7 +261,8 @@ std::string text_of(const json& job, std::string_view key) {
   return job.contains(pointer) ? job.at(pointer).dump() : not_given;
 }
 
-// Returns at most 80 characters of a value for a message, because a list of files may be long.
+// Returns a value for a message. Only its first 80 bytes are kept, because a list of files may be
+// long.
 std::string shortened(const std::string& value) {
   constexpr std::size_t longest = 80;
   return value.size() <= longest ? value : value.substr(0, longest) + " ...";

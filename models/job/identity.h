@@ -1,6 +1,6 @@
-// A run's identity is everything in its job that changes what is computed. A checkpoint holds it,
-// key by key. Each reader of a checkpoint compares it with the identity of its own job: `train
-// --resume`, every restart, `export-weights`. Keys are those of the job file
+// Computes a run's identity: the values in its job that change what is computed. A checkpoint
+// stores the identity, key by key. Readers of a checkpoint, such as `train --resume` and
+// `export-weights`, compare it with the identity of their own job. Keys are those of the job file
 // ("training.learning_rate"), and "model.heads" and the like for the model (model_description.h).
 #pragma once
 
@@ -15,11 +15,11 @@
 
 namespace meshwright::job {
 
-// Decides whether a run may go on from a checkpoint that has another value of a key.
+// Says whether a run may go on from a checkpoint that has another value of a key.
 enum class ChangeRule : std::uint8_t {
-  never,    // the trained weights would mean something else
-  by_word,  // only if --allow-changed names the key: the training differs
-  freely    // the training is the same, up to the order of sums
+  never,    // because the trained weights would mean something else
+  by_word,  // only if --allow-changed names the key, because the training differs
+  freely    // because the training is the same, except for rounding
 };
 struct KeyChange {
   std::string_view key;  // "log.*" is all keys of a section
@@ -28,11 +28,11 @@ struct KeyChange {
 // Returns a row for every key of the job file and every value that describes a model.
 std::span<const KeyChange> key_changes();
 
-// Values as JSON, by key. The value is "not given" if the job does not give the key or the key has
-// no effect.
+// Values as JSON, by key. The value is the text `not given` if the job has no value for the key, or
+// if the key has no effect.
 using Identity = std::map<std::string, std::string>;
 
-// Returns the values of all keys of `job` whose change is not allowed freely. `plan` is the job's
+// Returns the values of all keys of `job` whose rule is not ChangeRule::freely. `plan` is the job's
 // plan with every "auto" decided.
 Identity identity_of(const Job& job, const Plan& plan);
 // Returns the part of the identity that gives weights their meaning: the model, and how adapters
@@ -46,7 +46,7 @@ struct IdentityChanges {
       unknown;  // keys that `saved` does not have, because an older version wrote it
 };
 // Compares the identity of a checkpoint (`saved`) with that of its reader (`now`), by the keys of
-// `now`. `allowed` holds keys, or sections of keys, that may change by word.
+// `now`. `allowed` holds the words of --allow-changed: keys, or sections of keys.
 IdentityChanges changes_between(const Identity& saved, const Identity& now,
                                 const std::vector<std::string>& allowed);
 
@@ -54,7 +54,7 @@ IdentityChanges changes_between(const Identity& saved, const Identity& now,
 // section with such keys.
 void check_allowed_changes(const std::vector<std::string>& allowed);
 
-// Returns the rows as a list in Markdown, for docs/job-file.md.
+// Returns the rows of key_changes() as a list in Markdown, for docs/job-file.md.
 std::string change_list();
 
 }  // namespace meshwright::job

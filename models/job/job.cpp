@@ -38,8 +38,8 @@ std::string words_of(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// Returns the sizes of a model of which the job gives the number of parameters only, and notes
-// them.
+// Returns the section `model` with the usual sizes for a family and a number of parameters, which
+// is all that the job gives. Adds a note about these sizes to the job.
 Fields with_noted_shape(const Fields& model, Job& job) {
   json sized = with_usual_shape(model);
   job.notes.push_back(fmt::format("a {} of {} parameters has a usual shape: {}",
@@ -66,7 +66,7 @@ void read_model_section(Fields& fields, Job& job) {
                                                  : read_model(std::move(model));
   } else {
     const std::string ref = fields.required<std::string>("model");
-    // A name on the Hub looks like a path, which goes before it.
+    // A name on the Hub looks like a path. If a file has this path, it is meant.
     const std::string path = resolve(job, ref);
     const bool is_named =
         is_zoo_name(ref) || (!zoo_name_of(ref).empty() && !std::filesystem::exists(path));
@@ -81,8 +81,8 @@ void read_model_section(Fields& fields, Job& job) {
   }
 }
 
-// Sets how many positions a masked model predicts: 15 % of a sequence, as in BERT, unless the job
-// sets the number. Fails if a model with another head sets it.
+// Sets how many positions of a sequence a masked model predicts: 15 %, as in BERT, unless the job
+// sets the number. Throws InputError if a job whose model has another head sets it.
 void settle_predicted_positions(Job& job) {
   Training& training = job.plan.training;
   if (job.model.head == Head::mlm) {
@@ -96,7 +96,8 @@ void settle_predicted_positions(Job& job) {
   }
 }
 
-// Returns the training section, where a captured model says how long its samples are.
+// Returns the section `training`. If a job with a captured model does not give sequence_length, it
+// is set to the length of the model's samples.
 Fields training_of(Fields& fields, const Job& job) {
   Fields training = fields.object("training");
   if (!job.model.captured || training.has("sequence_length")) return training;
@@ -105,8 +106,9 @@ Fields training_of(Fields& fields, const Job& job) {
   return {std::move(whole), training.where(), training.pointer()};
 }
 
-// Sets what a captured model decides, if the job leaves it open. Fails if it is to have dropout,
-// for the model has its own.
+// Sets the precision and the micro-batch to those of a captured model, if the job leaves them open,
+// and the types of sums and moments to fp64 in that precision. Throws InputError if the job sets
+// dropout, because the model has its own.
 void settle_captured(Job& job) {
   if (!job.model.captured) return;
   const ModelSizes sizes = job.model.sizes();
@@ -123,8 +125,8 @@ void settle_captured(Job& job) {
                          "a captured model has the dropout of its own code; leave the key out")));
 }
 
-// Fails if a model from an ONNX file is to have dropout. An exported graph does not show where
-// dropout is.
+// Throws InputError if the job sets dropout for a model from an ONNX file, because an exported
+// graph does not show where dropout is.
 void check_imported(const Job& job) {
   if (job.model.imported && job.plan.training.dropout > 0)
     throw InputError(in_file(
@@ -142,8 +144,8 @@ Precision default_precision(const MachineFacts& machine) {
 
 // An eager framework stores the score matrix in memory (unfused), unless ranks share sequences. On
 // a GPU, 32-bit inputs also get the unfused kernel, because fused ones need 16-bit inputs. A model
-// with attention sinks always gets a fused kernel. Among these, flash2 needs a GPU with bf16, and
-// frameworks choose cuDNN's kernel on GPUs that have it.
+// with attention sinks always gets a fused kernel. Among the fused kernels, flash2 needs a GPU with
+// bf16 or a CPU, and frameworks choose cuDNN's for 16-bit inputs on GPUs that have it.
 AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan,
                                   const Model& model) {
   const Precision precision = plan.training.precision;
@@ -221,7 +223,8 @@ void settle_degrees(Plan& plan, int ranks, bool data_from_rest) {
   }
 }
 
-// Sets `context_heads` to its default if the job does not give it.
+// Sets `context_heads` to its default if the exchange of contexts needs it and the job does not
+// give it.
 void settle_context_heads(Plan& plan, const Model& model, int ranks_per_host) {
   Parallelism& p = plan.parallelism;
   if (p.has_two_exchanges() && p.context_heads == 0)
@@ -238,8 +241,8 @@ int ranks_per_host(const Job& job, const MachineFacts& machine) {
   return job.cluster.processes_per_host > 0 ? job.cluster.processes_per_host : machine.gpus;
 }
 
-// Checks that the modules to which the job gives stages are the model's, and that they make valid
-// stages.
+// Checks that a partition that the job gives by hand, or an even one, can be made: the modules to
+// which it gives stages are the model's, and the stages are valid.
 void check_partition(const Plan& plan, const Model& model) {
   const Partitioner partitioner = plan.parallelism.partitioner;
   if (partitioner != Partitioner::manual && partitioner != Partitioner::even) return;
@@ -322,8 +325,8 @@ void check_open_job(const Job& job) {
   check_passes_off(plan.training);
 }
 
-// Sets how many processes a CPU host starts if the job does not: as many as the given degrees need,
-// where open ones are 1, or 1 if they do not fit the hosts.
+// Sets how many processes a CPU host starts if the job does not: the number that the given degrees
+// need, where open ones count as 1, or 1 if the degrees do not fit the hosts.
 void settle_processes(Job& job, const ChosenCluster& cluster) {
   if (!cluster.facts.is_cpu || cluster.hosts == 0 || job.cluster.processes_per_host > 0) return;
   job.cluster.processes_per_host = 1;
@@ -447,8 +450,8 @@ Job read_job_text(const std::string& text, const std::string& file,
 
 namespace {
 
-// Returns the degrees that words such as "tp=4,pp=2" or "TP8 PP4" give, as the object that a job
-// has. Empty if they give none.
+// Returns the degrees that words such as "tp=4,pp=2" or "TP8 PP4" give, as the text of a JSON
+// object for `parallelism`. Returns "" if the words give none.
 std::string degrees_in(const std::string& words) {
   json degrees = json::object();
   for (std::size_t i = 0; i < words.size();) {
@@ -468,7 +471,8 @@ std::string degrees_in(const std::string& words) {
   return degrees.empty() ? "" : degrees.dump();
 }
 
-// Throws InputError for a word in the place of a section, with the object that it probably means.
+// Throws InputError if `parallelism` or `cluster` is a string. The message shows the object that is
+// probably meant.
 void check_sections(const json& job, const std::string& file) {
   const auto refuse = [&](const char* section, const std::string& instead) {
     throw InputError(fmt::format("{}: /{}: expected an object, found {}; write {}", file, section,
@@ -487,7 +491,7 @@ Job read_whole_job(const json& value, const std::string& file, const std::string
   json spelled = value;
   Job job;
   if (spelled.is_object()) {
-    spelled.erase("$schema");  // for editors
+    spelled.erase("$schema");  // only editors use it
     spell_out_auto(spelled);
     check_sections(spelled, file);
     job.notes = read_written_numbers(spelled, file);
@@ -513,8 +517,8 @@ Job read_whole_job(const json& value, const std::string& file, const std::string
 }
 
 // Returns the choices of `wrong` with which the whole job is valid. If there are none, because
-// another key is wrong too, returns the choices for which no error is about the choices' key. If
-// there are none of these, returns all choices.
+// another key is wrong too, returns the choices with which the first error is about another key. If
+// there are none of these either, returns all choices.
 std::vector<std::int64_t> choices_within_all_rules(const Violation& wrong, const json& value,
                                                    const std::string& file,
                                                    const std::string& folder,

@@ -1,4 +1,5 @@
-// The job: what to train, how, and on what. Reading a job file is strict: unknown keys are errors.
+// Defines a job, which says what to train, how, and on which machines, and reads it from a job
+// file. Reading is strict: unknown keys are errors.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +22,13 @@
 namespace meshwright::job {
 
 struct ClusterRequest {
-  std::vector<std::string> machines;  // if several, the planner chooses ("auto": all known)
-  std::vector<int> counts;            // if several, the planner chooses
+  std::vector<std::string> machines;  // if several, the planner chooses; empty for "auto"
+  std::vector<int> counts;            // of hosts; if several, the planner chooses; empty for "auto"
   int processes_per_host = 0;         // 0: one for each GPU of a host
   struct Network {
     int nics = 0;
     double gbps_per_nic = 0;
-    double latency_us = -1;  // < 0: that of the machine
+    double latency_us = -1;  // below 0: the machine's
   };
   std::optional<Network> network;
   std::optional<double> host_launch_us;
@@ -37,8 +38,9 @@ struct ClusterRequest {
   std::optional<Fabric> fabric;      // unset: the network between hosts never blocks
 };
 
-// The objective of a search. step_time, usd, usd_per_token: the least of it. tokens: the most under
-// a budget or a deadline. gpus: the fewest.
+// Says which plan is the best in a search: that with the least step time, cost or cost per token
+// (step_time, usd, usd_per_token), with the most tokens within a budget or a deadline (tokens), or
+// with the fewest GPUs (gpus).
 enum class Minimize : std::uint8_t { step_time, usd, usd_per_token, tokens, gpus };
 const std::vector<std::string>& minimize_names();
 
@@ -48,12 +50,13 @@ struct Objective {
   PriceChoice price;
 };
 
-// The cost of a sample (a sequence, or an image) before it reaches a rank. Zeros are not known.
+// The cost of a sample (a sequence, or an image) before it reaches a rank. Costs of 0 are not
+// known.
 struct DataLoading {
-  double bytes_per_sample = 0;     // as it lies in storage
-  double decode_s = 0;             // of one core: decompressing, tokenizing, augmenting
+  double bytes_per_sample = 0;     // in storage
+  double decode_s = 0;             // seconds of one core to decompress, tokenize or augment it
   int workers = 0;                 // processes of each rank that decode; 0: one
-  double storage_bytes_per_s = 0;  // that a host reads
+  double storage_bytes_per_s = 0;  // rate at which a host reads from its storage
 
   bool any() const { return decode_s > 0 || (bytes_per_sample > 0 && storage_bytes_per_s > 0); }
 };
@@ -61,7 +64,7 @@ struct DataLoading {
 struct DataFiles {
   std::vector<std::string> files;  // resolved against the job file's folder
   TokenFormat format = TokenFormat::bytes;
-  std::vector<double> weights;  // of the files, relative; empty: one file after another
+  std::vector<double> weights;  // shares of the files, in any unit; empty: one file after another
   bool shuffle = false;
   std::uint64_t seed = 0;
   std::optional<int> mask_token;    // the token that replaces masked ones (head mlm)
@@ -69,7 +72,7 @@ struct DataFiles {
   // Fields for files with text. Format `pairs` uses all three, `labelled` only the tokenizer.
   std::string tokenizer;  // path of a tokenizer.json; empty: every byte is a token
   ChatTemplate chat_template = ChatTemplate::plain;
-  std::string end_token;  // after every completion; empty: none
+  std::string end_token;  // the token after every completion; empty: none
   struct Evaluation {
     std::vector<std::string> files;
     int every_steps = 0;
@@ -84,20 +87,20 @@ struct Job {
   std::string folder;  // paths in the job are relative to it
   std::string name;
   Model model;
-  std::string model_json;  // the value of `model` in the file, for to_json
+  std::string model_json;  // the value of `model`, for to_json()
   std::string model_path;  // path of the model's file or folder; empty: none
-  // Paths of other files from which the job took a section: topology, partition.
+  // Paths of the files that cluster.topology and parallelism.partition name.
   std::vector<std::string> settings_files;
   // The given keys and defaults. Keys in `autos` are still to be decided.
   Plan plan;
   std::set<std::string, std::less<>>
-      autos;  // keys that are "auto": "parallelism.pipeline", "cluster.count"
+      autos;  // keys that are "auto", such as "parallelism.pipeline" and "cluster.count"
   ClusterRequest cluster;
   Objective objective;
   bool compiler_debug = false;  // compiler_config: write the graph after each pass
   bool has_steps = false;       // training.steps is given, which `train` needs
   std::optional<DataFiles> data;
-  DataLoading loading;  // also of a job without files
+  DataLoading loading;  // also set for a job without data files
   struct Checkpoint {
     std::string folder;
     int every_steps = 0;
@@ -110,14 +113,14 @@ struct Job {
     std::optional<int> every;  // steps from one printed line to the next; unset: 1
   } log;
   std::vector<std::string> warnings;     // one line each, for standard error
-  std::vector<std::string> notes;        // how words of the job were read, one line each
-  std::vector<std::string> mpi_options;  // words of custom_mpi_options, checked
+  std::vector<std::string> notes;        // say how words of the job were read, one line each
+  std::vector<std::string> mpi_options;  // words of custom_mpi_options, after checks
   // The settings in `mpi_options` that a job file may not make by itself ("variable LD_PRELOAD").
   // They need --allow-mpi-options.
   std::vector<std::string> unlisted_mpi_options;
 
-  // Keys that the file does not name and that the planner could decide: "parallelism.pipeline".
-  // None of them if SageMaker's `distribution` describes the plan.
+  // Keys that the file does not name and that the planner could decide, such as
+  // "parallelism.pipeline". Empty if SageMaker's `distribution` describes the plan.
   std::set<std::string, std::less<>> left_out;
 
   bool is_auto(std::string_view key) const { return autos.contains(key); }
@@ -137,12 +140,12 @@ struct MachineFacts {
 using MachineLookup =
     std::function<MachineFacts(const std::string& machine)>;  // throws InputError if unknown
 
-// Says how keys of the plan are read that a job leaves out: they have their defaults, or, for
-// commands that search plans, they are open (open_left_out() in job_overrides.h).
+// Says how keys of the plan that a job leaves out are read: they have their defaults, or, for
+// commands that search plans, many of them are open (open_left_out() in job_overrides.h).
 enum class LeftOut : std::uint8_t { has_default, is_open };
 
-// Reads and checks a job. `overrides` are `--set` texts KEY=VALUE. Every error is an InputError
-// that begins with the name of the job's file, or of another file that the job names.
+// Read and check a job. `overrides` are `--set` texts KEY=VALUE. Throw an InputError that begins
+// with the name of the job's file, or of another file that the job names, if something is wrong.
 Job read_job(const std::string& path, const std::vector<std::string>& overrides,
              const MachineLookup& lookup);
 Job read_job_text(const std::string& text, const std::string& file,
@@ -151,10 +154,10 @@ Job read_job_text(const std::string& text, const std::string& file,
 Job read_job(const nlohmann::json& value, const std::string& file, const std::string& folder,
              const MachineLookup& lookup);
 
-// Returns the job's plan for a cluster that was chosen. Sets open keys: the default precision and
-// attention kernel, `data` from the ranks that the other degrees leave, and the smallest legal
-// micro-batch. Throws an InputError that begins with the job's file if the degrees do not fit the
-// ranks or verify(plan, model) finds a fault.
+// Returns the job's plan for a chosen cluster of `ranks` ranks. Sets open keys: the default
+// precision and attention kernel, `data` from the ranks that the other degrees leave, and the
+// smallest legal micro-batch. Throws an InputError that begins with the job's file if the degrees
+// do not fit the ranks or the plan breaks a rule.
 Plan settle(const Job& job, int ranks, const MachineFacts& machine);
 
 // Returns the attention kernel of a job that does not set one. It depends on the machine, on the
@@ -163,8 +166,7 @@ Plan settle(const Job& job, int ranks, const MachineFacts& machine);
 AttentionKernel default_attention(const MachineFacts& machine, const Plan& plan,
                                   const Model& model);
 
-// Return a section of the job file. A key is left out if the job does not set it and no value of
-// the key means "not set".
+// Return a section of the job file. Keys without a value are left out.
 nlohmann::json to_json(Training training);
 nlohmann::json to_json(Parallelism parallelism);
 // Returns a plan as JSON: {"format": 1, "parallelism": {...}, "training": {...}}. If stages are

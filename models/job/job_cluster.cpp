@@ -174,8 +174,8 @@ Keys cluster_keys(ClusterRequest& cluster) {
 }
 
 // Replaces words for machines (machines_meant()) by the machines' names, and takes the number of
-// hosts from them. Names that `lookup` knows stay, for the caller may have a profile of that name.
-// Throws InputError for what is neither, and if hosts are counted twice.
+// hosts from the words if they say it. Names that `lookup` knows stay. Throws InputError for words
+// that mean no machine, and if the number of hosts is given twice or for one of several machines.
 void take_machine_words(Job& job, const MachineLookup& lookup, bool counts_hosts) {
   std::vector<std::string> names;
   for (const std::string& word : job.cluster.machines) {

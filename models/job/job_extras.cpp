@@ -12,7 +12,8 @@
 
 namespace meshwright::job {
 
-// A path with a character of number 0 is rejected, because the system would cut it off there.
+// Throws InputError if the path contains a null character, because the system would end the path
+// there.
 std::string resolve(const Job& job, const std::string& path) {
   if (path.find('\0') != std::string::npos)
     throw InputError(job.file + ": the path '" + path +
@@ -119,7 +120,7 @@ void read_objective(Fields fields, Job& job) {
 
 namespace {
 
-// Checks that the format of the data files fits the model's head.
+// Checks that the format of the data files and the mask token fit the model's head.
 void check_targets(const Fields& fields, const Job& job, const DataFiles& data) {
   if (job.model.head == Head::qa)
     fields.fail("files",
@@ -157,8 +158,8 @@ void check_weights(const Fields& fields, const DataFiles& data) {
                     *least, sum, mixture_stretch, data.files[least - data.weights.begin()]));
 }
 
-// Checks `document_end`, the token that ends each document in files of tokens. In files of pairs,
-// each pair is a document, so the key is an error there.
+// Checks `document_end`, the token that ends each document in files of tokens, which packing needs.
+// In files of pairs, each pair is a document, so the key is an error there.
 void check_documents(const Fields& fields, const Job& job, const DataFiles& data) {
   const bool pairs = data.format == TokenFormat::pairs;
   if (data.document_end && !job.plan.training.packing)
@@ -267,7 +268,7 @@ Keys data_keys(DataFiles& data) {
        "", "bytes that a host reads from its storage in a second"}};
 }
 
-// Names what a prediction of loading lacks. The times of nothing are not predicted.
+// Throws InputError if a prediction of loading lacks one of two keys that belong together.
 void check_loading(Fields& fields, const DataLoading& loading) {
   if ((loading.bytes_per_sample > 0) != (loading.storage_bytes_per_s > 0))
     fields.fail(loading.bytes_per_sample > 0 ? "storage_bytes_per_s" : "bytes_per_sample",

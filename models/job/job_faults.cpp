@@ -10,7 +10,7 @@ namespace meshwright::job {
 
 namespace {
 
-// The largest slowdown. It is as good as a stop, and keeps times in range.
+// The largest factor by which a fault may slow something down. It keeps times in range.
 constexpr double worst = 1e4;
 
 const std::vector<std::string>& faulty_link_names() {
@@ -142,7 +142,7 @@ void read_faults(Fields fields, Job& job) {
 }
 
 void check_faults(Fields fields, const ChosenCluster& cluster, Job& job) {
-  if (cluster.hosts == 0) return;  // a fault outside of the chosen cluster has no effect
+  if (cluster.hosts == 0) return;  // the cluster is not chosen yet
   const int processes = job.cluster.processes_per_host;
   const int ranks = cluster.hosts * (processes > 0 ? processes : cluster.facts.gpus);
   const Faults& faults = job.cluster.faults;

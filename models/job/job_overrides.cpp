@@ -33,8 +33,8 @@ json value_of(const std::string& text) {
   }
 }
 
-// Returns whether the key's number is one that people read in two ways, such as 15.000 dollars.
-// JSON has only one of them.
+// Returns whether people read the number in two ways, such as 15.000 dollars, while JSON has only
+// one. Only keys that count something or are in dollars have such numbers.
 bool is_doubtful(const std::string& key, const std::string& text) {
   return std::ranges::any_of(written_keys(), [&](const WrittenKey& row) {
     const bool is_whole = row.quantity == NumberKind::count || row.quantity == NumberKind::usd;
@@ -43,8 +43,8 @@ bool is_doubtful(const std::string& key, const std::string& text) {
   });
 }
 
-// Replaces instance_type and instance_count by an equal `cluster`. So `--set cluster.KEY=VALUE`
-// changes only that key of a job that names its instances in the short form.
+// Replaces instance_type and instance_count by an equal `cluster`, so that `--set
+// cluster.KEY=VALUE` changes only one key of a job that names its instances in the short form.
 void spell_out_instances(json& job) {
   if (job.contains("cluster") || !job.contains("instance_type")) return;
   job["cluster"]["machine"] = job["instance_type"];
@@ -102,7 +102,7 @@ void open_left_out(json& job) {
   json& parallelism = job["parallelism"];
   if (parallelism.is_null()) parallelism = json::object();
   if (parallelism.is_object()) {
-    // Stages that are given by hand fix how many there are.
+    // If the job gives the stages of modules, their number is fixed.
     const json partition = parallelism.value("partition", json());
     const bool has_stages =
         partition.is_object() ||

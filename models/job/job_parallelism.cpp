@@ -83,7 +83,7 @@ json partition_value(const Parallelism& p) {
   return p.manual_stage;
 }
 
-// Warns of keys that are given but have no effect.
+// Warns of keys that are given although they have no effect.
 void warn_about_effects(const Fields& fields, Job& job) {
   const Parallelism& p = job.plan.parallelism;
   const bool below_zero_3 = p.zero_stage != 3 && !job.is_auto("parallelism.zero_stage");
@@ -250,7 +250,7 @@ Keys parallelism_keys(Parallelism& p) {
        "their hosts, then inside the hosts. false: in one ring over all ranks"}};
 }
 
-// `kind` tells a saved partition, which has a stage for every unit, from other files of stages.
+// Only a saved partition has `kind` "partition" and a stage for every unit.
 std::string read_partition_file(const Job& job, const std::string& path, Parallelism& parallelism) {
   const std::string found = resolve(job, path);
   Fields file = read_json_file(found);

@@ -11,7 +11,7 @@ using nlohmann::json;
 
 namespace {
 
-// A limit from this number on is not documented, because it only keeps numbers within reason.
+// Limits of this size and larger ones are not documented, because they only exclude absurd numbers.
 constexpr double unlimited = 1e9;
 
 std::string range_of(const Range& range, const std::string& number) {

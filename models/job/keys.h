@@ -1,5 +1,5 @@
-// Declares the keys of the job file's sections, a row each. A key is read (read_keys), written
-// (write_keys) and documented (key_table, for docs/job-file.md) from its row alone. Rules between
+// Declares the keys of the job file's sections, one row for each key. A key is read (read_keys),
+// written (write_keys) and documented (key_table, for docs/job-file.md) by its row. Rules between
 // several keys are in verify(plan, model), or in the section's reader.
 #pragma once
 
@@ -90,10 +90,10 @@ struct Object {
 // A key that needs code of its own.
 struct Code {
   std::string type;                         // for the documentation; "{}" stands for the words
-  std::vector<std::string> words;           // some of its values; there may be others
+  std::vector<std::string> words;           // some of its values, perhaps not all
   std::function<void(Fields&, Job&)> read;  // called if the key is given and is not "auto"
   std::function<nlohmann::json()> write;    // returns null if nothing is to be written
-  std::string_view schema = "{}";           // of values that are not among the words
+  std::string_view schema = "{}";           // JSON Schema of values that are not among the words
 };
 inline Code code(std::string type, std::vector<std::string> words,
                  std::function<void(Fields&, Job&)> read, std::function<nlohmann::json()> write,
@@ -101,15 +101,15 @@ inline Code code(std::string type, std::vector<std::string> words,
   return {std::move(type), std::move(words), std::move(read), std::move(write), schema};
 }
 
-// How a key may be given, and when it is written.
+// Says how a key may be given, and when it is written.
 enum class How : std::uint8_t {
   plain,
   required,
-  may_be_auto,      // may be "auto", for the planner to decide
-  auto_if_asked,    // likewise, but not through "auto" for the whole section
-  auto_if_missing,  // may be "auto", and is if it is left out
-  if_set,           // written unless it is 0, false or empty: "not given"
-  set_or_auto       // as if_set, and may be "auto" as with auto_if_asked
+  may_be_auto,      // may be "auto", so that the planner decides
+  auto_if_asked,    // may be "auto", but "auto" for the whole section does not include it
+  auto_if_missing,  // may be "auto", and is "auto" if it is left out
+  if_set,           // not written if it is 0, false or empty, which means that it is not set
+  set_or_auto       // both if_set and auto_if_asked
 };
 
 struct Key {
@@ -145,11 +145,12 @@ Keys checkpoint_keys(Job::Checkpoint& checkpoint);
 Keys log_keys(Job::Log& log);
 
 // Reads every key of `keys` that `fields` has, and stores its value in the key's variable. Notes
-// "auto" in job.autos. Throws InputError if a required key is missing or a value is wrong.
+// keys that are "auto" in job.autos, and missing keys that may be "auto" in job.left_out. Throws
+// InputError if a required key is missing or a value is wrong.
 void read_keys(Fields& fields, const Keys& keys, Job& job);
 
-// Return the object in `place`, or null if there is none to write. A plain one is written where it
-// differs from the initial one.
+// Return the object in `place`, or null if there is none to write. An object that is not optional
+// is only written if it differs from the initial one.
 template <class T>
 T* object_in(std::optional<T>& place) {
   return place ? &*place : nullptr;
@@ -191,14 +192,14 @@ struct Section {
 };
 const std::vector<Section>& sections_of_keys();
 
-// Returns the words that a key may have. It is empty for keys that have no words.
+// Returns the words that the value of a key may be. The list is empty for keys without words.
 std::vector<std::string> words_of(const Key& key);
 // Return a key's type and its default in the words of the documentation. The default is "" if there
 // is none, and "required" for required keys.
 std::string type_of(const Key& key);
 std::string type_of(const Keys& keys);  // of an object with these keys
 std::string default_of(const Key& key);
-// Return the rows, and those of the schedules, as a table in Markdown.
+// Return the rows `keys`, or those of all schedules, as a table in Markdown.
 std::string key_table(const Keys& keys);
 std::string schedule_table();
 

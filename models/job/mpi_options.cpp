@@ -67,11 +67,11 @@ constexpr std::array<Option, 36> options = {{
 // The launcher sets this parameter itself, and Open MPI aborts if it is given twice.
 constexpr std::string_view repeated_parameter = "btl_vader_single_copy_mechanism";
 
-// Prefixes of environment variables of SageMaker's libraries. They have no effect here, which is a
-// warning.
+// Prefixes of environment variables of SageMaker's libraries. They have no effect here, so a job
+// that sets them gets a warning.
 constexpr std::array<std::string_view, 2> foreign_variables = {"SMP_", "SMDDP_"};
 // Prefixes of environment variables of libfabric and of the network devices below it. They have no
-// effect without EFA, which is a warning.
+// effect on machines without EFA, so a job that sets them for one gets a warning.
 constexpr std::array<std::string_view, 2> fabric_variables = {"FI_", "RDMAV_"};
 
 bool begins_with_one(std::string_view name, std::span<const std::string_view> prefixes) {

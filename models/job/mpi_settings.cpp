@@ -10,8 +10,8 @@ namespace meshwright::job {
 
 namespace {
 
-// MCA parameters that a job file may set by name: they choose the transport, its width, its
-// interfaces and its messages.
+// MCA parameters that a job file may set. Most of them choose the transport, its interfaces and its
+// messages. Those of the families below may be set too, with exceptions (`naming`).
 constexpr std::array<std::string_view, 20> parameters = {"btl",
                                                          "pml",
                                                          "mtl",

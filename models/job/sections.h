@@ -1,6 +1,6 @@
 // Declares one reader for each section of a job file. A reader takes every key that it knows from
-// `fields`, rejects other keys and writes what it read into the job. Used by the files of
-// models/job/ only.
+// `fields`, rejects other keys and stores the values in the job. Only files of models/job/ include
+// this header.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,8 +12,8 @@ namespace meshwright::job {
 
 constexpr int most_local_processes = 64;
 
-// Facts about the cluster that the readers of later sections need. If there are several machines or
-// counts to choose from, `hosts` is 0 and `machine` is empty.
+// Facts about the cluster that the readers of later sections need. If the job does not name exactly
+// one machine and one count, `hosts` is 0 and `machine` is empty.
 struct ChosenCluster {
   std::string machine;
   MachineFacts facts;
@@ -30,8 +30,8 @@ void read_parallelism(Fields fields, Job& job);
 std::string read_partition_file(const Job& job, const std::string& path, Parallelism& parallelism);
 // Reads the cluster of the whole job, from `cluster` or from instance_type and instance_count.
 ChosenCluster read_cluster(Fields& job_fields, Job& job, const MachineLookup& lookup);
-// Checks processes_per_host against the GPUs of every machine of the job. `pointer` is the key that
-// gave it, for the error.
+// Checks processes_per_host against the GPUs of every machine of the job (at most 64 on a CPU
+// computer). `pointer` is the key that gave it, for the error.
 void check_processes(const Job& job, const std::string& pointer, const MachineLookup& lookup);
 void read_compiler_config(Fields& job_fields, const ChosenCluster& cluster, Job& job);
 void read_objective(Fields fields, Job& job);
@@ -48,12 +48,12 @@ void read_log(Fields fields, Job& job);
 // returns a path relative to `folder`, for a job file in that folder.
 std::string resolve(const Job& job, const std::string& path);
 std::string from_folder(const std::string& folder, const std::string& path);
-// Adds a warning of one line for standard error: `job.json: /pointer/key: text`.
+// Adds a line to job.warnings: `job.json: /pointer/key: text`.
 void warn(Job& job, const Fields& fields, std::string_view key, const std::string& text);
 
-// Warns that offloading has no effect if nothing is recomputed, because only checkpointed
-// activations are offloaded. Readers call it if activations are to be offloaded. It does not warn
-// if training.recompute is "auto".
+// Warns that offloading has no effect if nothing is recomputed, because only activations that are
+// saved for recomputation are offloaded. Readers call it if activations are to be offloaded. It
+// does not warn if training.recompute is "auto".
 void warn_about_offload(const Fields& fields, std::string_view key, Job& job);
 
 // Reads `key` into `target`, which stays as it is if the key is missing.

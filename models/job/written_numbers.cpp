@@ -45,7 +45,8 @@ constexpr WrittenKey word_rows[] = {{"objective", "tokens", NumberKind::count},
                                     {"failures", "replacement_s", NumberKind::seconds},
                                     {"failures", "checkpoint_bytes_per_s", NumberKind::bytes}};
 
-// Returns the number as an integer if it is a whole one, because many keys are integers.
+// Returns the number as an integer if it is whole and less than 2^53, because many keys are
+// integers.
 json number_of(double value) {
   constexpr double exact = 9007199254740992.0;  // 2^53
   if (std::floor(value) == value && std::abs(value) < exact)
@@ -53,9 +54,10 @@ json number_of(double value) {
   return value;
 }
 
-// Replaces a batch that is counted in tokens, "4M tokens", by sequences of the job's length. M is
-// 1024 x 1024 where only that is a whole number of sequences, as published batches are. Returns a
-// note, or "" if the batch is counted in sequences. A job without a length keeps the words.
+// Replaces a batch that is counted in tokens, such as "4M tokens", by the nearest number of
+// sequences of the job's length. M means 1024 x 1024 if only that gives a whole number of
+// sequences, as published batches do. Returns a note, or "" if nothing was replaced: the batch is
+// counted in sequences, or the job has no sequence length.
 std::string count_batch_in_sequences(json& job) {
   if (!job.contains("training") || !job["training"].is_object()) return "";
   json& training = job["training"];

@@ -1,4 +1,4 @@
-// Numbers of a job that people may write in words: "60B", "$15,000", "2 weeks".
+// Reads numbers of a job that people may write in words: "60B", "$15,000", "2 weeks".
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,12 +15,12 @@ struct WrittenKey {
   std::string_view section, key;
   NumberKind quantity;
 };
-// Returns the keys whose numbers may be written so.
+// Returns the keys whose numbers may be written in words.
 std::span<const WrittenKey> written_keys();
 
-// Replaces such words by numbers, and returns notes on how they were read where that is not plain.
+// Replaces such words by numbers. Returns a note if a batch in tokens was converted to sequences.
 // Throws an InputError that begins with `file` for words that are no number. "auto" stays, and so
-// does a batch in tokens where the job has no length.
+// does a batch in tokens if the job has no sequence length.
 std::vector<std::string> read_written_numbers(nlohmann::json& job, const std::string& file);
 
 }  // namespace meshwright::job
