@@ -1,6 +1,5 @@
 // Declares one reader for each section of a job file. A reader takes every key that it knows from
-// `fields`, rejects other keys and stores the values in the job. Only files of models/job/ include
-// this header.
+// `fields`, rejects other keys and stores the values in the job.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -42,7 +42,8 @@ TEST_CASE("cores are those of the affinity mask", "[hwprofiles]") {
   if (cores() > 1) CHECK(on_cores(2, cores) == 2);
 }
 
-// At most as many cores as this computer has are asked for.
+// Quotas above the number of cores of this computer have no effect, so the expected numbers are
+// limited to it.
 TEST_CASE("a control group's quota is a limit of cores", "[hwprofiles]") {
   const TestFolder nothing;
   const int all = usable_cores(nothing.file(""));
@@ -58,8 +59,8 @@ TEST_CASE("a control group's quota is a limit of cores", "[hwprofiles]") {
   CHECK(with({{"proc/self/cgroup", v2}, {groups + "user/job/cpu.max", "1000 100000\n"}}) == 1);
   CHECK(with({{"proc/self/cgroup", v2}, {groups + "user/job/cpu.max", "150000 100000\n"}}) ==
         limited(2));
-  // Quotas of enclosing groups count too, and so do those of a container that is named by the
-  // host's path.
+  // Quotas of enclosing groups count too. So does that of the root if the group does not exist
+  // there, because a container may know its group only by the host's path.
   CHECK(with({{"proc/self/cgroup", v2},
               {groups + "user/cpu.max", "100000 100000\n"},
               {groups + "user/job/cpu.max", "300000 100000\n"}}) == 1);
@@ -75,7 +76,7 @@ TEST_CASE("a control group's quota is a limit of cores", "[hwprofiles]") {
                 {at + "cpu.cfs_quota_us", "90000\n"},
                 {at + "cpu.cfs_period_us", "100000\n"}}) == 1);
   }
-  // A hybrid has no quota in v2, and cpuset is another controller than cpu.
+  // In a hybrid of v1 and v2, neither `max` in v2 nor files of the controller cpuset are a quota.
   CHECK(with({{"proc/self/cgroup", "3:cpuset:/job\n0::/job\n"},
               {groups + "cpuset/job/cpu.cfs_quota_us", "100000\n"},
               {groups + "cpuset/job/cpu.cfs_period_us", "100000\n"},

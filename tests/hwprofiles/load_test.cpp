@@ -22,7 +22,8 @@ using nlohmann::json;
 
 namespace {
 
-// The message with which a changed p4d profile is refused; empty when it is accepted.
+// Returns the message with which the profile of p4d is rejected after a change, or "" if it is
+// accepted.
 std::string refusal(const std::function<void(json&)>& change) {
   json profile = json::parse(text_of(load_machine("p4d.24xlarge")));
   change(profile);
@@ -82,7 +83,7 @@ TEST_CASE("machines have the numbers of their data sheets", "[hwprofiles]") {
   CHECK(load_machine("u-p6e-gb200x36").gpus == 36);
   CHECK(load_machine("p6e-gb200-u72").prices.front().usd_per_hour == 761.904);
   CHECK(load_machine("p5.4xlarge").gpus == 1);
-  // The sizes of a family differ in GPUs, network, host and price alone.
+  // Instances of one family differ only in GPUs, network, host and price.
   for (const auto& [name, gpus, gbit_per_s, usd] :
        {std::tuple{"g5.xlarge", 1, 2.5, 1.006}, std::tuple{"g5.12xlarge", 4, 40.0, 5.672},
         std::tuple{"g5.24xlarge", 4, 50.0, 8.144}, std::tuple{"g4dn.xlarge", 1, 5.0, 0.526},
@@ -169,7 +170,7 @@ TEST_CASE("what is wrong in a part is said with the part's name", "[hwprofiles]"
   CHECK(message_of([&] {
           machine_of_text(json{{"parts", {"gpus/t5"}}}.dump(), "own");
         }).ends_with("did you mean 'gpus/t4'? `meshwright list parts` lists them"));
-  profile["parts"][1] = "gpus/v100";  // a kind of GPU, not one
+  profile["parts"][1] = "gpus/v100";  // there is no such part, only one for each memory size
   CHECK(message_of([&] { machine_of_text(profile.dump(), "own"); }) ==
         "own: /gpu: missing; it is required (an object)");
 }
@@ -229,7 +230,7 @@ TEST_CASE("a CPU computer is a machine too", "[hwprofiles]") {
   CHECK(read.gpu.thread_scaling[0].gemm.at(1) == 0.6);
   CHECK(read.gpu.thread_scaling[0].memory_bound.at(1) == 0.7);
   CHECK(read.gpu.thread_scaling[0].attention.at(1) == 0.8);
-  local.gpu.thread_scaling.clear();  // as profiles of earlier versions
+  local.gpu.thread_scaling.clear();  // as in profiles of earlier versions
   CHECK(machine_of_text(text_of(local), "earlier").gpu.thread_scaling.empty());
   local.gpu.thread_scaling = {read.gpu.thread_scaling[0], read.gpu.thread_scaling[0]};
   CHECK(message_of([&] { machine_of_text(text_of(local), "twice"); }) ==

@@ -1,4 +1,4 @@
-// Machines as people name them.
+// Tests how words of people for machines are read.
 #include "hwprofiles/machine_words.h"
 
 #include <algorithm>
@@ -90,7 +90,7 @@ TEST_CASE("machines are found as people write them", "[hwprofiles][words]") {
     CAPTURE(meant.note);
     REQUIRE(!meant.machines.empty());
     const Machine found = load_machine(meant.machines.front());
-    // Two machines may have the same GPUs in equal hosts; the words do not tell them apart.
+    // Two machines may have the same GPUs in equal hosts. The words then mean either of them.
     if (meant.machines.front() != machine) CHECK(found.gpu.name == load_machine(machine).gpu.name);
     CHECK(meant.machines.size() == 1);
     CHECK(meant.hosts == hosts);

@@ -1,5 +1,5 @@
-// How a profile and its parts are put together: blocks field by field, everything else whole, the
-// nearer word last.
+// Tests how a profile and its parts are merged: blocks field by field, everything else as a whole.
+// The value of the profile itself, or else of the last part, counts.
 #include "hwprofiles/parts.h"
 
 #include <filesystem>
@@ -65,7 +65,7 @@ TEST_CASE("later parts go before earlier ones, and a part's own before its parts
   CHECK(together(folder, {{"parts", {"a", "b"}}}) ==
         json({{"word", "b"}, {"other", "a"}, {"third", "c"}}));
   CHECK(together(folder, {{"parts", {"b", "a"}}})["word"] == "a");
-  // Once read, a part is not read again.
+  // A part that is named again is not merged again, so the value of "b" stays.
   CHECK(together(folder, {{"parts", {"a", "b", "a"}}})["word"] == "b");
 }
 

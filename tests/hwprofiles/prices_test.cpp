@@ -1,4 +1,4 @@
-// The price list, a user's own, and what runs cost at its rows.
+// Tests the program's price list, price lists of users, and what runs cost.
 #include "hwprofiles/prices.h"
 
 #include <nlohmann/json.hpp>
@@ -44,13 +44,13 @@ TEST_CASE("every row of the price list is of a known machine and has a date and 
     CHECK(day_of(price.as_of).has_value());
     CHECK(price.source.size() > 20);
     kinds.insert(price.kind);
-    // Whatever is not on demand is cheaper, where both are known.
+    // All other kinds of price are below the on-demand price, if the machine has both.
     const Prices of_machine = prices_of(known, price.machine);
     const Price* on_demand = find_price(of_machine, {});
     if (on_demand != nullptr && price.kind != PriceKind::on_demand)
       CHECK(price.usd_per_hour < on_demand->usd_per_hour);
   }
-  CHECK(kinds.size() == 5);  // `own` is the user's
+  CHECK(kinds.size() == 5);  // all but `own`, which only users' lists have
   CHECK(load_machine("p5en.48xlarge").prices.size() == 3);
   CHECK(load_machine("dgx-h100").prices.empty());
 }
@@ -121,7 +121,7 @@ TEST_CASE("the first row of a kind is taken, or that of the region", "[prices]")
 }
 
 TEST_CASE("a price is stale after 90 days", "[prices]") {
-  const Price price = priced(PriceKind::on_demand, 1);  // of 2026-11-01
+  const Price price = priced(PriceKind::on_demand, 1);  // dated 2026-11-01
   CHECK(day_of("1970-01-02") == 1);
   CHECK_FALSE(is_stale(price, *day_of("2027-01-30")));
   CHECK(is_stale(price, *day_of("2027-01-31")));

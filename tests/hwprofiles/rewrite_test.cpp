@@ -16,7 +16,7 @@ TEST_CASE("fitted constants go into a profile's text, and nothing else changes",
     const auto efficiency =
         std::find_if(machine.sources.begin(), machine.sources.end(),
                      [](const auto& each) { return each.first == "efficiency"; });
-    // Constants that are already in the file are written as they were read.
+    // Rewriting a file with the constants that it has already does not change it.
     const std::string own = read_file(path);
     CHECK(with_fitted_constants(own, machine, efficiency->second) == own);
     const std::string text = text_of(machine);

@@ -1,5 +1,5 @@
-// The schema of profiles beside the reader: what the reader takes is valid, in every profile that
-// comes with the program and in thousands that are changed at random.
+// Compares the schema of profiles with their reader: every profile that the reader accepts is
+// valid. Tries all profiles that come with the program, and thousands with random changes.
 #include "hwprofiles/schema.h"
 
 #include <fstream>
@@ -30,7 +30,7 @@ bool reads(const json& profile) {
 
 class ProfileMutator {
  public:
-  // One value anywhere, or one key.
+  // Changes one value or one key at a random place.
   void change(json& profile) {
     std::vector<json*> objects;
     collect(profile, objects);

@@ -48,11 +48,11 @@ TEST_CASE("between hosts bytes take the NICs nearest to the GPU", "[hwprofiles]"
                                       "fabric -> nics of switch3", "switch -> gpu6"});
   CHECK(p4d.host_of_link(p4d.route(3, 14)[1]) == 0);
   CHECK(p4d.host_of_link(p4d.route(3, 14)[2]) == 1);
-  // Four EFA interfaces of 100 Gbit/s serve each GPU of p5: 4 x 12.5 GB/s, less what is lost.
+  // Four EFA interfaces of 100 Gbit/s serve each GPU of p5: 4 x 12.5 GB/s times their efficiency.
   const Topology p5 = topology_of("p5.48xlarge", 2);
   CHECK(p5.link(p5.route(0, 8)[1]).bandwidth_bytes_per_s ==
         Approx(4 * 12.5e9 * p5.cluster().machine.network.efficiency));
-  // p3 has no GPUDirect and one NIC of its own: the bytes cross the sockets.
+  // p3 has no GPUDirect, and one NIC on a switch of its own, so bytes cross the sockets.
   const Topology p3 = topology_of("p3.16xlarge", 2);
   CHECK(names(p3, 7, 8).front() == "gpu7 -> switch");
   CHECK(names(p3, 7, 8)[2] == "socket1 -> socket0");

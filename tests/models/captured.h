@@ -1,4 +1,4 @@
-// Small captured models as JSON: what capture writes, without PyTorch.
+// Makes small captured models as JSON, in the form that `capture` writes, without PyTorch.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,8 +10,9 @@
 
 namespace meshwright::tests {
 
-// A table, `blocks` blocks of two segments each, and a head whose weight is the table. A sample has
-// width / 8 tokens. Where `skips`, the last block also reads what the table makes.
+// Returns a model of an embedding table, `blocks` blocks of two segments each, and a head whose
+// weight is the table. A sample has width / 8 tokens. If `skips`, the last block also reads the
+// output of the embedding.
 inline nlohmann::json captured_json(int blocks, bool skips = false, int width = 64) {
   using nlohmann::json;
   const int tokens = width / 8, words = 100;
@@ -96,13 +97,13 @@ inline nlohmann::json captured_json(int blocks, bool skips = false, int width = 
   return model;
 }
 
-// Returns the model that a file with this content is.
+// Returns the model that is read from a file with this content.
 inline Model read_captured_json(const nlohmann::json& content) {
   const TestFolder folder;
   return load_model(folder.file("own.model.json", content.dump()), "");
 }
 
-// A plan of such a model in fp32, with 16 sequences for each replica.
+// Returns a plan for such a model in fp32, with 16 sequences for each replica.
 inline Plan captured_plan(int pipeline, int data, int zero) {
   Plan plan;
   plan.parallelism.pipeline = pipeline;

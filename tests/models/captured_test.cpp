@@ -1,5 +1,5 @@
-// Tests models that were captured from PyTorch: what is read, and the graphs and Programs that are
-// made of them.
+// Tests models that were captured from PyTorch: how their files are read, and the graphs and
+// Programs that are made of them.
 #include "models/architectures/captured/captured_model.h"
 
 #include "models/compiler/compile.h"
@@ -51,7 +51,7 @@ TEST_CASE("a captured model has its segments, parameters and units", "[captured]
   CHECK(model.captured->parameters.size() == 1 + 3 * 4);
   CHECK(model.captured->tokens_per_sample == 8);
   CHECK(model.sizes().captured);
-  // Each half of a block has more than a twentieth of the work, so it is a unit.
+  // Each half of a block has more than a twentieth of the model's work, so it is a unit.
   std::vector<std::string> paths;
   for (const CapturedUnit& unit : model.captured->units) paths.push_back(unit.path);
   CHECK(paths == std::vector<std::string>{"embed", "h.0", "h.0.mlp", "h.1", "h.1.mlp", "h.2",
@@ -156,10 +156,11 @@ TEST_CASE("what a captured segment saves is kept for its backward, unless it is 
     return lower_small(model, plan).front().memory.slots.front().stride;
   };
   const std::int64_t activation = 2 * 4 * 8 * 64, logits = 2 * 4 * 8 * 100;
-  // Four halves of blocks save three activations each and their input; the head saves its own.
+  // Each of the four halves of blocks saves three activations and its input. The head saves its
+  // input and the logits.
   const std::int64_t eager = 4 * 4 * activation + activation + logits;
   const std::int64_t compiled = 4 * 2 * activation + activation + logits;
-  const std::int64_t inputs = 4096;  // at most, with what aligns buffers
+  const std::int64_t inputs = 4096;  // upper limit, with the alignment of buffers
   CHECK(slot(CompilerLevel::none, Recompute::none) >= eager);
   CHECK(slot(CompilerLevel::none, Recompute::none) <= eager + inputs);
   CHECK(slot(CompilerLevel::fused, Recompute::none) >= compiled);
@@ -250,7 +251,8 @@ TEST_CASE("a captured model in fp64 keeps everything in 8 bytes", "[captured][lo
       for (const Bucket& bucket : wide_stages[stage].buckets)
         for (const Operand* each : {&bucket.weights, &bucket.gradients, &bucket.first_moment,
                                     &bucket.second_moment, &bucket.average, &bucket.snapshot})
-          CHECK((each->buffer < 0 || each->type.dtype == Dtype::f64));  // tied: saved elsewhere
+          // Operands that a bucket does not have, such as snapshots of tied copies, have buffer -1.
+          CHECK((each->buffer < 0 || each->type.dtype == Dtype::f64));
       const auto& bytes = stages[stage].memory.class_bytes;
       const auto& wide_bytes = wide_stages[stage].memory.class_bytes;
       for (const MemoryClass cls :

@@ -1,5 +1,5 @@
-// Execution traces of made-up times, read back: every instruction in list order, after those that
-// it waits for. Those of replayed steps are compared in tests/sim/chakra_test.cpp.
+// Reads back execution traces of invented times: they have every instruction in list order, after
+// those that it waits for. tests/sim/chakra_test.cpp compares traces of simulated steps.
 #include "models/program/chakra.h"
 
 #include <et_def.pb.h>
@@ -15,7 +15,7 @@ using namespace meshwright::tests;
 
 namespace {
 
-// One instruction after the other, each of three microseconds.
+// Returns a timeline in which one instruction follows the other, each of three microseconds.
 std::vector<TimelineEntry> in_turn(const Program& program) {
   std::vector<TimelineEntry> entries;
   SimTime now = 0;
@@ -40,7 +40,7 @@ std::vector<ChakraProtoMsg::Node> nodes_of(const std::string& text) {
   REQUIRE(read(metadata));
   std::vector<ChakraProtoMsg::Node> nodes;
   while (true) {
-    ChakraProtoMsg::Node node;  // a new one: what is read is added to what a message has
+    ChakraProtoMsg::Node node;  // a new one, because reading adds to the content of a message
     if (!read(node)) return nodes;
     nodes.push_back(node);
   }

@@ -1,4 +1,4 @@
-// The passes of the training compiler, each by what it does to a small graph.
+// Tests the passes of the training compiler, each by its effect on a small graph.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -32,7 +32,7 @@ Plan plan_at(const Model& model, CompilerLevel level) {
   return plan;
 }
 
-// Forward and gradients, before any pass of the compiler.
+// Returns the graph of forward and gradients, before any optimizing pass of the compiler.
 Graph differentiated(const char* family) {
   const Model model = small_model(family);
   const Plan plan = plan_at(model, CompilerLevel::fused);
@@ -50,7 +50,7 @@ int count(const Graph& graph, Op op) {
                                         [&](const Node& node) { return node.op == op; }));
 }
 
-// Bodies of fused operations by name, each once.
+// Returns the names of the fused operations in a graph, each once.
 std::vector<std::string> bodies(const Graph& graph) {
   std::vector<std::string> names;
   for (const Node& node : graph.nodes)
@@ -64,7 +64,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// x[4,8], and a graph with one unit and module to add nodes to.
+// A graph with one module and one tensor x[4,8], to which a test adds nodes.
 struct Bench {
   Graph graph;
   int x = 0;
@@ -118,7 +118,7 @@ TEST_CASE("the loss of an eager framework is one kernel where that is asked for"
   const Graph whole = made();
   CHECK(count(whole, Op::log_softmax) == 0);
   CHECK(count(whole, Op::cross_entropy) == 1);
-  CHECK(count(whole, Op::tanh) == 12);  // activation functions are in pieces all the same
+  CHECK(count(whole, Op::tanh) == 12);  // activation functions are split in both cases
 }
 
 TEST_CASE("at full the loss is in pieces where it is not fused with the head",
@@ -147,7 +147,7 @@ TEST_CASE("what is computed twice is computed once, dead code is dropped", "[mod
   const Graph alive = after(remove_dead_code, shared);
   CHECK(count(alive, Op::relu) == 0);
   CHECK(alive.nodes.size() == 2);
-  // The tensors that nobody mentions are gone too: x, gelu, sum.
+  // Tensors that no node mentions are removed too. x, gelu and the sum are left.
   CHECK(alive.tensors.size() == 3);
 }
 
@@ -186,11 +186,12 @@ TEST_CASE("queries, keys and values are one product, and so are gate and up",
           "[models][compiler]") {
   const Graph before = differentiated("llama");
   const Graph merged = after(merge_products, before);
-  // 4 blocks of q, k, v, out, gate, up, down; a head.
+  // The model has 4 blocks with the matmuls q, k, v, out, gate, up and down, and a head. q, k and v
+  // become one matmul, and so do gate and up.
   CHECK(count(before, Op::linear) == 4 * 7 + 1);
   CHECK(count(merged, Op::linear) == 4 * 2 + 1);
   CHECK(count(merged, Op::linear_grad_weight) == 4 * 2 + 1);
-  // Three gradients of one input need two sums, two need one.
+  // The sum of three gradients of one input takes two additions, that of two gradients one.
   CHECK(count(before, Op::add) - count(merged, Op::add) == 4 * (2 + 1));
   const std::vector<std::string> names = bodies(merged);
   CHECK(contains(names, "linear + linear + linear"));
@@ -227,7 +228,8 @@ TEST_CASE("capped logits never exist either", "[models][compiler]") {
   CHECK(name_of(fusion) ==
         "linear + scale + tanh + scale + cross_entropy + cross_entropy_grad + scale + tanh_grad + "
         "scale + linear_grad_input + linear_grad_weight");
-  // Two blocks of logits: what tanh made, which its gradient reads, and all that came after.
+  // Only two tensors are as wide as the logits: the output of tanh, which its gradient reads, and
+  // one that all later steps share.
   int wide = 0;
   for (std::size_t id = 0; id < fusion.operands.size(); ++id)
     wide += fusion.is_internal(static_cast<int>(id)) &&
@@ -268,7 +270,7 @@ TEST_CASE("norms and activations are made again, not kept", "[models][compiler]"
 
 TEST_CASE("a good order needs less memory than a bad one", "[models][compiler]") {
   Bench b;
-  // Two long tensors, each summed up at once or both made first.
+  // There are two long tensors. Each is reduced directly after it is made, or both are made first.
   const int one = b.apply(Op::gelu, {b.x}), two = b.apply(Op::relu, {b.x});
   const int of_one = b.apply(Op::norm_stats, {one}), of_two = b.apply(Op::norm_stats, {two});
   b.graph.loss = b.apply(Op::add, {of_one, of_two});
@@ -285,7 +287,7 @@ TEST_CASE("additions to one gradient keep their order", "[models][compiler]") {
   const auto made = [&](Op op, int x) { return b.apply(op, {x}, Phase::backward); };
   const int one = made(Op::gelu, b.x), two = made(Op::relu, one);
   const int three = made(Op::tanh, two);
-  // If the first tensor were added before the last one is made, two at once would do.
+  // If the first tensor were added before the last one is made, only two would be live at once.
   for (const int each : {three, one})
     b.graph.add_gradient(Op::bias_grad, 0, {each}, {gradient}, b.a);
   const Graph ordered = after(order_operations, b.graph);
@@ -330,7 +332,7 @@ TEST_CASE("the passes of each level come in their order", "[models][compiler]") 
             "backward simplify common_subexpressions dead_code fuse_loss quantize recompute "
             "rematerialize_rows ring_attention merge_products fuse_rows order_operations "
             "overlap_tensor widen_weights reuse_in_place ");
-  // Without its fused loss the training compiler has the framework's.
+  // Without its fused loss, the training compiler uses the framework's loss.
   Training training;
   training.compiler = CompilerLevel::full;
   training.passes_off = {"fuse_loss"};

@@ -1,5 +1,5 @@
-// Keys of a config.json of Hugging Face, one by one: what a file means that is silent, as the
-// defaults of transformers' configuration classes say, and which values are refused.
+// Tests the keys of a config.json of Hugging Face, one by one. A missing key must mean the default
+// of transformers' configuration class, and some values must be rejected.
 #include <cmath>
 #include <string>
 
@@ -15,7 +15,7 @@ struct Default {
   std::string key, usual, another;
 };
 
-// The value is another one wherever that can be built.
+// The defaults, each with another value of the key, if another one is supported.
 const Default defaults[] = {
     {"llama", "attention_bias", "false", "true"},
     {"llama", "mlp_bias", "false", "true"},
@@ -177,7 +177,8 @@ json file_of(const std::string& family) {
                     family);
 }
 
-// Large enough for the defaults of every key, and with nothing else that one of them rules out.
+// Returns a config that is large enough for the default of the key, and has no other key with which
+// the default could not be combined.
 json roomy(const Default& row) {
   json config = file_of(row.family);
   for (const char* key : {"layer_types", "rope_scaling", "rope_parameters", "no_rope_layers",
@@ -224,7 +225,8 @@ TEST_CASE("a silent config.json is one that gives the defaults of transformers",
 
 namespace {
 
-// A key of which one value only is built: absent, null or given; another is refused.
+// A key of which only one value is supported. The key may also be missing or null. Another value is
+// rejected.
 struct Only {
   std::string family, key, built, another;
 };
@@ -271,7 +273,7 @@ const Only only[] = {
     {"distilbert", "sinusoidal_pos_embds", "false", "true"},
 };
 
-// The least value of a key, and its neighbour that is refused.
+// The least value of a key that is accepted, and the next lower one, which is rejected.
 struct Least {
   std::string family, key, least, refused;
 };
@@ -319,7 +321,7 @@ const Least least[] = {
     {"llama", "rope_theta", "1e-9", "0"},
 };
 
-// And the greatest.
+// The greatest values of keys that are accepted, and the next higher ones, which are rejected.
 const Least greatest[] = {
     {"falcon-40b", "num_ln_in_parallel_attn", "2", "3"},
     {"falcon", "num_ln_in_parallel_attn", "1", "2"},
@@ -419,7 +421,7 @@ TEST_CASE("sizes without a default of one's expectation must be given", "[import
   }
 }
 
-// YaRN and Llama 3's rule scale positions, and each needs keys of its own.
+// There are two rules that scale positions, YaRN and Llama 3's. Each needs keys of its own.
 TEST_CASE("scaled rotary positions have limits and defaults of their own", "[importers]") {
   const auto read = [](const json& scaling) {
     json config = file_of("llama");
@@ -458,7 +460,7 @@ TEST_CASE("scaled rotary positions have limits and defaults of their own", "[imp
     silent.erase(key);
     CHECK(read(silent) == read(yarn));
   }
-  for (const char* key : {"beta_fast", "beta_slow"}) {  // 0 is no number of turns
+  for (const char* key : {"beta_fast", "beta_slow"}) {  // numbers of turns, which must exceed 0
     json none = yarn;
     none[key] = 0;
     CHECK(read(none) == read(yarn));
@@ -468,13 +470,13 @@ TEST_CASE("scaled rotary positions have limits and defaults of their own", "[imp
   CHECK(model.rotary_high == 32);
   CHECK(model.rotary_low == 1);
   CHECK(model.rotary_original == 64);
-  // The temperature: 0.1 ln 4 + 1 of queries and of keys.
+  // YaRN multiplies both queries and keys by 0.1 ln(factor) + 1, with factor 4.
   CHECK(model.score_factor == Approx(std::pow(0.1 * std::log(4) + 1, 2)));
   json given = yarn;
   given["attention_factor"] = 1.5;
   CHECK(read(given).score_factor == Approx(2.25));
   given = yarn;
-  given["factor"] = 0.5;  // no longer texts, no temperature
+  given["factor"] = 0.5;  // texts are not longer, so nothing is multiplied
   CHECK(read(given).score_factor == 1);
   given = yarn;
   given["mscale"] = 2, given["mscale_all_dim"] = 1;

@@ -14,13 +14,13 @@ using namespace meshwright::tests;
 
 namespace {
 
-// `from` and `to` are virtual stages.
+// A message from virtual stage `from` to virtual stage `to`.
 struct Sent {
   int from, to, channel, micro_batch;
   std::int64_t bytes;
   bool operator==(const Sent&) const = default;
 };
-// Adds the messages of a Program, by sending stage, receiving stage and direction.
+// Messages by sending stage, receiving stage and direction.
 using Messages = std::map<std::tuple<int, int, bool>, std::vector<Sent>>;
 
 void add_messages(const Program& program, Messages& sent, Messages& received) {
@@ -51,7 +51,7 @@ class LiveGradients {
   }
   bool any() const { return !live_.empty(); }
 
-  // Returns whether every body reads only what is live.
+  // Returns whether the body reads only bytes that hold gradients.
   bool hold(const Body& body) {
     for (auto& [buffer, bytes] : live_)
       bytes.assign(static_cast<std::size_t>(program_.memory.buffers[buffer].bytes), false);

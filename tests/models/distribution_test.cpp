@@ -14,9 +14,9 @@ TEST_CASE("version 1: pipeline and microbatches", "[models][distribution]") {
   CHECK(job.plan.training.micro_batch == 2);  // 64 / (8 * 4)
   CHECK(job.plan.micro_batches() == 4);
   CHECK(p.schedule == ScheduleKind::one_f_one_b);
-  CHECK(p.active_microbatches == 4);  // partitions + 2
+  CHECK(p.active_microbatches == 4);  // the library's default, partitions + 2
   CHECK(p.partitioner == Partitioner::tree);
-  CHECK(p.memory_weight == 0.8);  // optimize "memory"
+  CHECK(p.memory_weight == 0.8);  // the library's default with optimize "memory"
   CHECK(p.placement == "cluster");
   CHECK(job.plan.training.precision == Precision::fp32);
   CHECK(job.autos.contains("training.micro_batch") == false);
@@ -57,7 +57,7 @@ TEST_CASE("version 1: tensor parallelism", "[models][distribution]") {
   CHECK(job.plan.parallelism.tensor_layout == TensorLayout::speed);
   CHECK_FALSE(job.plan.parallelism.tensor_batch_own);
   CHECK(job.warnings.empty());
-  // The library's defaults: layout memory, and a batch for each of the 16 data-parallel ranks.
+  // The library's defaults are layout `memory` and a batch of its own for each of the 16 ranks.
   const Job defaults =
       read(version_1({{"tensor_parallel_degree", 4}, {"ddp", true}, {"microbatches", 2}}));
   CHECK(defaults.plan.parallelism.tensor_layout == TensorLayout::memory);
@@ -97,7 +97,7 @@ TEST_CASE("version 1: sharded data parallelism", "[models][distribution]") {
                                    {"sdp_reduce_bucket_size", 1000},
                                    {"sdp_hierarchical_allgather", false}}));
   CHECK_FALSE(flat.plan.parallelism.hierarchical_gather);
-  CHECK(flat.plan.parallelism.reduce_bucket_bytes == 0);  // for degrees above 2
+  CHECK(flat.plan.parallelism.reduce_bucket_bytes == 0);  // only degrees above 2 have buckets
   CHECK(flat.warnings.size() == 1);
   CHECK(warns(flat, "sdp_reduce_bucket_size"));
 }
@@ -178,7 +178,7 @@ TEST_CASE("version 1: modules on the stages that a file says", "[models][distrib
     parameters["partition_file"] = folder + name;
     return version_1(parameters);
   };
-  // The job is partitioned as smp.partition would: modules that no context names go to the
+  // The job is partitioned as by smp.partition: modules without a stage of their own go to the
   // default stage.
   const Job manual =
       read(with_file("second_half.json", {{"auto_partition", false}, {"default_partition", 0}}));
@@ -188,10 +188,10 @@ TEST_CASE("version 1: modules on the stages that a file says", "[models][distrib
   const Job loaded = read(with_file("saved.json", {{"load_partition", true}}));
   CHECK(loaded.plan.parallelism.names_every_unit);
   CHECK(loaded.plan.parallelism.manual_stage.at("transformer.h.6") == 1);
-  // One stage needs nobody to name it.
+  // With one stage, no partition_file is needed.
   CHECK(read(version_1({{"partitions", 1}, {"auto_partition", false}, {"default_partition", 0}}))
             .plan.parallelism.pipeline == 1);
-  // A partition is loaded whole or not at all.
+  // A stored partition must give every unit a stage.
   CHECK(refused(with_file("second_half.json", {{"load_partition", true}})) ==
         "partition_file: the saved partition has no stage for 'transformer.wte'; save it again "
         "with this model");
@@ -256,7 +256,8 @@ TEST_CASE("both versions offload what is checkpointed", "[models][distribution]"
   CHECK(one_batch.plan.parallelism.horizon() == 2);
   CHECK(warns(one_batch, "offload_activations"));
 
-  // Sharded data parallelism has one stage: layer by layer, which one micro-batch gains from too.
+  // Sharded data parallelism has one stage, so activations are offloaded layer by layer. This helps
+  // even with one micro-batch.
   const json sharded = {{"ddp", true},
                         {"sharded_data_parallel_degree", 2},
                         {"microbatches", 1},

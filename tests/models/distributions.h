@@ -1,4 +1,4 @@
-// Jobs with SageMaker's dictionary `distribution`.
+// Makes jobs with SageMaker's dictionary `distribution`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +11,7 @@ namespace meshwright::tests {
 
 using nlohmann::json;
 
-// gpt2 on two machines of 8 GPUs: 16 processes.
+// Returns a job with gpt2 on two machines of 8 GPUs, which are 16 processes.
 inline json job_of(const json& distribution) {
   json value = json::parse(R"({
     "model": "gpt2",
@@ -36,7 +36,8 @@ inline Job read(const json& distribution) {
   return read_job(job_of(distribution), "job.json", ".", lookup_for_tests);
 }
 
-// The message after the place of the parameters: "ddp: must be ...".
+// Returns the message with which the job is rejected, without the pointer to modelparallel's
+// parameters: "ddp: must be ...". Returns "" if the job is accepted.
 inline std::string refused(const json& distribution) {
   try {
     read(distribution);

@@ -1,4 +1,4 @@
-// BART's and T5's graphs, and what their configurations may ask for.
+// Tests the graphs of BART and T5, and the values of their configurations that are supported.
 #include <algorithm>
 #include <cmath>
 
@@ -19,7 +19,7 @@ TEST_CASE("BART drops activations where its configuration says so", "[models][im
     return std::count_if(graph.nodes.begin(), graph.nodes.end(),
                          [](const Node& node) { return node.op == Op::dropout; });
   };
-  CHECK(dropouts(0.1) == dropouts(0) + 12);  // one in each block of both stacks
+  CHECK(dropouts(0.1) == dropouts(0) + 12);  // one in each block of encoder and decoder
   CHECK(load_model("bart-base", source).activation_dropout);
   CHECK(error_with("bart-base", "activation_dropout", -0.1) ==
         "config.json: /activation_dropout: must be from 0 to below 1");
@@ -94,8 +94,8 @@ TEST_CASE("all blocks of a T5 stack share a table of relative positions", "[mode
   CHECK(nodes_of(gated, Op::scale) == 0);
 }
 
-// The values are those of transformers' T5Attention._relative_position_bucket for 32 buckets and
-// the distance 128. They say from which distance on a bucket is used.
+// The expected values are those of transformers' T5Attention._relative_position_bucket for 32
+// buckets and the distance 128. They say from which distance on a bucket is used.
 TEST_CASE("buckets of relative positions are T5's", "[models][importers]") {
   Attributes a;
   a.relative_buckets = 32;

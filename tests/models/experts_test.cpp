@@ -1,5 +1,5 @@
-// Tests how a model with experts is split: all-to-alls in the graph, groups of the buckets, shares
-// of memory.
+// Tests how a model with experts is split: all-to-alls in the graph, process groups of buckets, and
+// shares of memory.
 #include "models/program/graph/experts.h"
 #include "models/program/graph/expert_skew.h"
 
@@ -32,7 +32,8 @@ int count(const Graph& graph, Op op, Phase phase) {
   return found;
 }
 
-// The collectives of all bodies that move gradients or weights of buckets, by (kind, group).
+// Returns the kinds and groups of the collectives that move gradients or weights of buckets, either
+// of buckets of experts or of all others.
 std::set<std::pair<InstructionKind, GroupKind>> of_buckets(const Program& program,
                                                            bool of_experts) {
   std::set<std::pair<InstructionKind, GroupKind>> found;
@@ -78,7 +79,7 @@ TEST_CASE("every block exchanges its slots before and after its experts, and so 
   for (const Node& node : split.nodes)
     if (node.op == Op::expert_linear) {
       CHECK(split.tensor(node.inputs[1]).type.shape[0] == 2);
-      // 4 experts x 2 sequences x 4 places: what this rank's tokens and the other's send here.
+      // 4 experts x 2 sequences x 4 slots hold the tokens that both ranks send to this one.
       CHECK(split.tensor(node.inputs[0]).type.shape[0] == 4 * 2 * 4);
     }
   CHECK(parameter_count(split) == parameter_count(whole));
@@ -125,7 +126,7 @@ TEST_CASE("experts are reduced and sharded over the ranks that have them", "[mod
   CHECK(2 * expert_bytes(pairs) == expert_bytes(alone));
 
   const Program each = lowered(4, {.data = 4, .zero_stage = 3});
-  CHECK(of_buckets(each, true).empty());  // nobody else has them
+  CHECK(of_buckets(each, true).empty());  // no other rank has the same experts
   CHECK(of_buckets(each, false) ==
         Collectives{{reduce_scatter, GroupKind::shard}, {all_gather, GroupKind::shard}});
 
@@ -162,7 +163,7 @@ TEST_CASE("empty places cost as much as taken ones, but do not count as the mode
     for (const Kernel& kernel : kernels) sum += of_model ? 0 : kernel.flops;
     return sum;
   };
-  // 4 blocks of 3 products of 32 x 64; 2 sequences of 8 tokens, 2 choices each.
+  // The model has 4 blocks with 3 matmuls of 32 x 64. Each of 2 * 8 tokens makes 2 choices.
   const double chosen = 4 * 3 * 2.0 * 32 * 64 * 2 * 8 * 2;
   CHECK(flops(1, false) == chosen);
   CHECK(flops(1.5, false) == 1.5 * chosen);
@@ -239,8 +240,8 @@ TEST_CASE("the all-to-all back to the tokens overlaps with the gradients of expe
     for (std::size_t i = 0; i < before.size(); ++i) {
       CHECK(before[i] == 0);
       INFO(static_cast<int>(level));
-      // The two first products'; where the activation's gradient is part of another kernel, no
-      // operation stands between these and the last product's.
+      // The weight gradients of the MLP's first two matmuls overlap with the all-to-all. At level
+      // `full`, that of the last matmul does too.
       if (i % 2 == 1) CHECK(after[i] == (level == CompilerLevel::full ? 3 : 2));
     }
   }
@@ -315,8 +316,8 @@ TEST_CASE("the fullest of the ranks that share experts multiplies more rows", "[
   };
   const double equal = flops(2, 1);
   CHECK(flops(2, 1.5) == Approx(1.5 * equal));
-  CHECK(flops(2, 8) == Approx(2 * equal));  // all that two ranks have
-  CHECK(flops(1, 1.5) == flops(1, 1));      // one rank has all
+  CHECK(flops(2, 8) == Approx(2 * equal));  // no more than all choices of both ranks
+  CHECK(flops(1, 1.5) == flops(1, 1));      // a single rank has no imbalance
   model.expert_rank_capacity_factor = 1.25;
   CHECK(flops(2, 1.5) == Approx(1.25 * equal));  // no rows for more
 }
@@ -330,19 +331,21 @@ TEST_CASE("popular experts have the shares of Zipf's law, and at most every toke
   };
   near(zipf_shares(4, 2, 0), {0.25, 0.25, 0.25, 0.25});
   near(zipf_shares(4, 2, 1), {12.0 / 25, 6.0 / 25, 4.0 / 25, 3.0 / 25});
-  // 1, 1/8, 1/27, 1/64: the first has half of the choices, one of each token's two.
+  // Zipf's law gives 1, 1/8, 1/27 and 1/64, but an expert has at most one of a token's two choices,
+  // so the first has half of all choices.
   const double rest = 1.0 / 8 + 1.0 / 27 + 1.0 / 64;
   near(zipf_shares(4, 2, 3), {0.5, 0.5 / 8 / rest, 0.5 / 27 / rest, 0.5 / 64 / rest});
   near(zipf_shares(3, 3, 2), {1.0 / 3, 1.0 / 3, 1.0 / 3});
   near(zipf_shares(2, 1, 1e6), {1, 0});
-  near(zipf_shares(4, 2, 1e6), {0.5, 0.5 / 3, 0.5 / 3, 0.5 / 3});  // no power is left of the others
+  near(zipf_shares(4, 2, 1e6), {0.5, 0.5 / 3, 0.5 / 3, 0.5 / 3});  // the other powers round to 0
 }
 
 TEST_CASE("the fullest part of experts has the more the fewer it has", "[models][experts]") {
-  CHECK(fullest_part(4, 2, 4, 1, 7) == Approx(48.0 / 25));  // however they lie
+  CHECK(fullest_part(4, 2, 4, 1, 7) == Approx(48.0 / 25));  // in any order of the experts
   CHECK(fullest_part(4, 2, 1, 1, 7) == Approx(1));
   CHECK(fullest_part(4, 2, 2, 0, 7) == Approx(1));
-  // Beside the first is any of the others: 18, 16 or 15 of 25.
+  // The most popular expert shares its part with any of the others, so the part has 18, 16 or 15 of
+  // 25 choices.
   CHECK(fullest_part(4, 2, 2, 1, 7) == Approx((36 + 32 + 30) / 75.0).epsilon(0.03));
   CHECK(fullest_part(64, 8, 8, 0.5, 1) == fullest_part(64, 8, 8, 0.5, 1));
   CHECK(fullest_part(64, 8, 8, 0.5, 1) != fullest_part(64, 8, 8, 0.5, 2));

@@ -62,7 +62,7 @@ TEST_CASE("a file without an end is refused", "[models][core]") {
   const std::string pipe = folder.file("pipe");
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
   CHECK_THROWS_WITH(read_file(pipe), pipe + ": is not a regular file; name one, or /dev/stdin");
-  // A descriptor that the process was given is read to its end.
+  // A file that is named by a descriptor of this process is read to its end, whatever it is.
   const int zero = open("/dev/zero", O_RDONLY);
   const std::string given = "/dev/fd/" + std::to_string(zero);
   CHECK_THROWS_WITH(read_file(given), given + ": more than 256 MiB are too many for a text file");

@@ -1,5 +1,5 @@
-// The first gradient of a step overwrites what the last step has left; what nobody overwrites is
-// cleared.
+// Tests that the first gradient of a step overwrites the sum of the last step, and that all sums
+// that no instruction overwrites are cleared.
 #include <map>
 #include <string>
 #include <string_view>
@@ -15,8 +15,7 @@ using namespace meshwright::tests;
 
 namespace {
 
-// Tracks which bytes of the gradients are of this step. All steps are identical, so each begins
-// with none.
+// Tracks which bytes of the gradient buffers were written in this step. A step begins with none.
 class OfThisStep {
  public:
   explicit OfThisStep(const Program& program) : program_(program) {
@@ -25,7 +24,8 @@ class OfThisStep {
           static_cast<int>(program.memory.buffers[bucket.gradients.buffer].bytes), false);
   }
 
-  // The first instruction that adds to what an earlier step has left, or reads it; null: none.
+  // Returns the first instruction that reads, or adds to, a sum of an earlier step, or null if
+  // there is none.
   const Instruction* stale() {
     for (const Task& task : program_.tasks)
       for (const Instruction& instruction : program_.bodies[task.body].instructions)
@@ -91,7 +91,7 @@ bool is_gradient(const Program& program, const Operand& operand) {
   return false;
 }
 
-// The bytes of gradients that step_begin clears, in so many parts.
+// The bytes of gradients that the body step_begin clears, and in how many parts.
 struct Cleared {
   std::int64_t bytes = 0;
   int parts = 0;
@@ -148,8 +148,9 @@ TEST_CASE("the test of what the last step has left notices a clear that is missi
   CHECK(OfThisStep(program).stale() != nullptr);
 }
 
-// Embeddings, whose gradients reach some rows only, come last in a backward: the head that shares
-// a table has overwritten it by then.
+// The gradient of an embedding reaches only some rows of its table, so it cannot overwrite the sum.
+// It comes last in a backward pass. If the head shares the table, the head's gradient has
+// overwritten the sum before.
 TEST_CASE("only tables that no product writes first are cleared", "[models][lower]") {
   for (const CompilerLevel level : {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full})
     for (const char* family : {"gpt", "llama"}) {
@@ -180,7 +181,7 @@ TEST_CASE("only the gradient of the position table is cleared in GPT-2", "[model
   }
 }
 
-// A body runs for every micro-batch; the first of a step alone overwrites.
+// A body runs for every micro-batch, but only the first run of a step overwrites.
 TEST_CASE("the first micro-batch overwrites, later ones add", "[models][lower]") {
   const Model model = small_model("gpt");
   const Program program = lower_small(model, small_plan(model, {.micro_batches = 4})).front();

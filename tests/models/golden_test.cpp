@@ -1,6 +1,6 @@
-// The graphs of the importers mean what an independent implementation computes: their parameters
-// have its names and shapes, and a plain interpreter in double gets its logits and its loss. (The
-// kernels of exec/ have their own tests against the same values.)
+// Tests the graphs of the importers against values of independent implementations: the parameters
+// have the same names and shapes, and a plain interpreter in double computes the same logits and
+// loss. (The kernels of exec/ have their own tests against the same values.)
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -256,7 +256,8 @@ class Interpreter {
     return y;
   }
 
-  // A group counts as the sum of its two best experts, or as its best.
+  // Excludes the experts of all but the best groups. The score of a group is the sum of its two
+  // best experts, or that of its best one.
   static void leave_other_groups(Values& ranks, const Attributes& a) {
     const std::size_t size = ranks.size() / a.expert_groups;
     std::vector<std::pair<double, std::size_t>> groups;
@@ -271,7 +272,8 @@ class Interpreter {
       for (std::size_t e = 0; e < size; ++e) ranks[groups[i].second * size + e] = -1e9;
   }
 
-  // The k largest of a row are chosen one by one; an expert's slots of a sequence are counted.
+  // Chooses the k largest scores of a row one by one, and counts the slots of each expert that a
+  // sequence has taken.
   void route(const Node& node) {
     const Attributes& a = node.attributes;
     const Matrix& logits = in(node, 0);
@@ -319,7 +321,8 @@ class Interpreter {
     return y;
   }
 
-  // The rows of w are the outputs of all experts.
+  // Multiplies each row of x by its expert's matrix. w has the matrices of all experts, one below
+  // the other.
   Matrix expert_linear(const Node& node) const {
     const Matrix &x = in(node, 0), &w = in(node, 1);
     const std::size_t experts = node.attributes.experts, width = w.rows / experts;
@@ -340,8 +343,8 @@ class Interpreter {
     return y;
   }
 
-  // Llama 3: wave lengths above original / low are longer by `factor`, those below original / high
-  // stay. Else all are longer.
+  // Scales a frequency by Llama 3's rule: wave lengths above original / low become longer by
+  // `factor`, those below original / high stay. If `original` is 0, all become longer.
   static double scaled(double frequency, const Attributes& a) {
     const double slow = frequency / a.rotary_factor;
     if (a.rotary_original == 0) return slow;
@@ -352,8 +355,8 @@ class Interpreter {
     return slow + part * (frequency - slow);
   }
 
-  // Peng et al.: pairs are blended by their number, between that which turns so often over the
-  // first texts and that which turns as rarely.
+  // Scales a frequency by YaRN (Peng et al.): pairs are blended by their index, between the pair
+  // that turns rotary_high times over the original length and the pair that turns rotary_low times.
   static double scaled_by_yarn(std::size_t pair, const Attributes& a) {
     const double dim = a.rotary_dim, pi = std::acos(-1.0);
     const double frequency = std::pow(a.rotary_base, -2.0 * double(pair) / dim);
@@ -384,7 +387,7 @@ class Interpreter {
     }
   }
 
-  // The first so many places keep theirs.
+  // Multiplies queries by their temperature, which is 1 for the first positions.
   static Matrix tempered(Matrix x, const Attributes& a) {
     for (std::size_t r = 0; r < x.rows; ++r) {
       const std::size_t steps = (r % a.sequence_length + 1) / a.temperature_floor;
@@ -419,7 +422,7 @@ class Interpreter {
     return y;
   }
 
-  // Queries (0), keys (1) or values (2) of a row and a head of that kind.
+  // Returns the query (kind 0), key (1) or value (2) of a row and a head.
   const double* vector_of(const Node& node, int kind, std::size_t row, std::size_t head) const {
     const Attributes& a = node.attributes;
     const std::size_t width = a.head_dim;
@@ -431,8 +434,8 @@ class Interpreter {
     return in(node, 0).values.data() + row * in(node, 0).width + slot * width;
   }
 
-  // Press et al.: 2^(-8i/n) for n heads, n a power of two; the rest from twice as many, every
-  // other.
+  // Returns ALiBi's slope (Press et al.): 2^(-8i/n) for n heads if n is a power of two. For other
+  // n, the remaining heads take every other slope of the next power of two.
   static double alibi_slope(std::size_t head, std::size_t heads) {
     std::size_t power = 1;
     while (power * 2 <= heads) power *= 2;
@@ -441,8 +444,8 @@ class Interpreter {
     return std::exp2(-step / 2 * static_cast<double>(2 * (head - power) + 1));
   }
 
-  // Raffel et al.: of the buckets for one direction half hold a distance each, the others reach up
-  // to `longest` in equal ratios.
+  // Returns T5's bucket (Raffel et al.): half of the buckets for one direction hold one distance
+  // each, the others reach up to relative_distance in equal ratios.
   static std::size_t relative_bucket(const Attributes& a, std::size_t query, std::size_t key) {
     const std::size_t both = a.relative_buckets, n = a.causal ? both : both / 2;
     const bool later = key > query;
@@ -509,7 +512,8 @@ class Interpreter {
     return loss;
   }
 
-  // The start and the end of an answer: a softmax over a sequence's positions each.
+  // Returns the losses of the start and the end of an answer. Each is a softmax over the positions
+  // of a sequence.
   static Matrix span_loss(const Matrix& logits, const Matrix& targets, const Attributes& a) {
     const std::size_t s = a.sequence_length;
     Matrix scores = matrix(targets.rows * 2, s);
@@ -557,7 +561,7 @@ TEST_CASE("the graphs mean what transformers computes", "[models][importers][gol
     double difference = 0;
     for (std::size_t i = 0; i < expected.size(); ++i)
       difference = std::max(difference, std::abs(logits.values[i] - double{expected[i]}));
-    CHECK(difference < 2e-5);  // logits are a few units large, stored as floats
+    CHECK(difference < 2e-5);  // logits are a few units large and stored in fp32
     double loss = 0;
     for (double value : interpreter.value(graph.loss).values) loss += value;
     for (const Node& node : graph.nodes)  // experts are balanced

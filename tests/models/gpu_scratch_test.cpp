@@ -23,16 +23,17 @@ std::int64_t scratch_of(Op op, const std::vector<TensorType>& inputs,
 
 TEST_CASE("sums over rows have a row in fp32 for each chunk of rows", "[models][graph]") {
   const TensorType bias{{768}, Dtype::f32};
-  // 1000 rows in chunks of 32; 16384 in 256 chunks, which are the most.
+  // 1000 rows have 32 chunks of 32 rows. 16384 rows have 256 chunks, which is the most.
   CHECK(scratch_of(Op::bias_grad, {{{1000, 768}, Dtype::bf16}}, {bias}) == 32 * 768 * 4);
   CHECK(scratch_of(Op::bias_grad, {{{16384, 768}, Dtype::bf16}}, {bias}) == 256 * 768 * 4);
-  // A norm's gradients: of weight and bias. 792 blocks are at work at once, with 21 rows for each.
+  // A norm has gradients of weight and bias. 792 thread blocks run at once, so chunks have 21 rows.
   const TensorType x{{16384, 768}, Dtype::bf16};
   CHECK(scratch_of(Op::layer_norm_grad, {x, bias, bias, x}, {x, bias, bias}) == 2 * 781 * 768 * 4);
   CHECK(scratch_of(Op::rms_norm_grad, {x, bias, bias, x}, {x, bias}) == 781 * 768 * 4);
 }
 
-// The values are those that `cuda_gpu_tests "cuDNN's attention beside ours"` prints on an H200.
+// The expected values are those that `cuda_gpu_tests "cuDNN's attention beside ours"` prints on an
+// H200.
 TEST_CASE("what cuDNN needs for attention is planned", "[models][graph]") {
   const auto bytes = [](int batch, int length, int heads, int kv_heads, int dim) {
     Attributes a;
@@ -92,21 +93,22 @@ Attributes two_sequences(int length = 8) {
 TEST_CASE("tables of relative positions need biases and sums by distance", "[models][graph]") {
   Attributes a = two_sequences(100);
   a.relative_buckets = 6, a.relative_distance = 20;
-  // 41 distances of each of 4 heads.
+  // Each of 4 heads has a bias for 41 distances.
   const std::int64_t bias = 41 * 4 * 4;
   const TensorType heads{{200, 64}, Dtype::bf16}, scores{{8, 100, 100}, Dtype::bf16},
       table{{6, 4}, Dtype::bf16}, saved{{8, 100}, Dtype::f32};
   CHECK(scratch_of(Op::attention, {heads, heads, heads, table}, {heads, saved}, a) == bias);
   CHECK(scratch_of(Op::add_relative_bias, {scores, table}, {scores}, a) == bias);
-  // 4 strips of 32 of the 100 rows of 8 score matrices, 6 sums each.
+  // The 100 rows of each of 8 score matrices have 4 strips of at most 32 rows, with 6 sums each.
   CHECK(scratch_of(Op::relative_bias_grad, {scores}, {{{6, 4}, Dtype::f32}}, a) == 8 * 4 * 6 * 4);
   Attributes unfused = a;
   unfused.attention = AttentionKernel::unfused;
   CHECK(scratch_of(Op::attention, {heads, heads, heads, table}, {heads, scores}, unfused) ==
         bias + 2 * 4 * 100 * 4);
-  // Backward: two sums for each of 800 rows; the biases; 199 sums for each head; and of each of 8
-  // heads the sums of blocks of queries, which see 100 + their queries - 1 distances: of 64 queries
-  // 2 blocks with 163, of 128 one with 227. In fp32 blocks have 32 or 64 queries: 4 with 131.
+  // The gradient needs two sums for each of 800 rows, the biases, 199 sums for each head, and sums
+  // for each block of queries of 8 heads. A block of q queries sees 100 + q - 1 distances: two
+  // blocks of 64 queries see 163 each, and one block of 128 sees 227. In fp32, blocks have 32 or 64
+  // queries, and 4 blocks see 131 each.
   const auto grad = [&](Dtype dtype, int width) {
     Attributes wide = a;
     wide.head_dim = width;
@@ -116,7 +118,8 @@ TEST_CASE("tables of relative positions need biases and sums by distance", "[mod
   const std::int64_t always = 4 * (2 * 800 + 41 * 4 + 199 * 4);
   CHECK(grad(Dtype::bf16, 16) == always + 4 * 8 * 2 * 163);
   CHECK(grad(Dtype::f32, 16) == always + 4 * 8 * 4 * 131);
-  // Heads wider than 128 have half of the queries: 32 in 16 bits, 16 in fp32 (7 with 115).
+  // For heads wider than 128, blocks have half of the queries: 32 in 16 bits, 16 in fp32 (7 blocks
+  // that see 115 distances each).
   CHECK(grad(Dtype::bf16, 128) == always + 4 * 8 * 2 * 163);
   CHECK(grad(Dtype::bf16, 136) == always + 4 * 8 * 4 * 131);
   CHECK(grad(Dtype::f32, 136) == always + 4 * 8 * 7 * 115);
@@ -127,7 +130,8 @@ TEST_CASE("experts have lists of choices, sums and counts", "[models][graph]") {
   a.experts = 6, a.experts_per_token = 3, a.expert_capacity = 2;
   const TensorType logits{{16, 6}, Dtype::bf16}, slots{{16, 3}, Dtype::i32};
   const TensorType weights{{16, 3}, Dtype::f32}, rows{{24, 32}, Dtype::bf16};
-  // 48 choices, two numbers for each of 16 tokens, 12 products in f64: each a multiple of 16.
+  // There are 48 choices, two numbers for each of 16 tokens, and 12 products in f64. The bytes of
+  // each of the three are a multiple of 16.
   CHECK(scratch_of(Op::route, {logits}, {weights, slots}, a) == 48 * 4 + 16 * 2 * 4 + 12 * 8);
   CHECK(scratch_of(Op::route_grad, {logits, slots, weights}, {logits}, a) == 6 * 2 * 4);
   CHECK(scratch_of(Op::dispatch, {rows, slots}, {rows}, a) == 24 * 4);
@@ -139,11 +143,12 @@ TEST_CASE("experts have lists of choices, sums and counts", "[models][graph]") {
   Attributes apart = a;
   apart.accumulate_separately = true;
   CHECK(scratch_of(Op::expert_linear_grad_weight, {rows, made}, {sum}, apart) == 6 * 48 * 32 * 2);
-  // Odd numbers are rounded up to 16 bytes: 3 * 4 and 3 * 8 bytes of one sequence of three tokens.
+  // Bytes are rounded up to multiples of 16, such as 3 * 4 and 3 * 8 for a sequence of three
+  // tokens.
   Attributes odd = a;
   odd.micro_batch = 1, odd.sequence_length = 3, odd.experts = 5, odd.experts_per_token = 1;
   CHECK(scratch_of(Op::route, {{{3, 5}, Dtype::bf16}}, {weights, slots}, odd) == 16 + 32 + 48);
-  // Without slots, the rows of every expert are counted, and how many choices sequences have.
+  // A dropless layer also needs a number for each expert and one for each sequence.
   Attributes dropless = a;
   dropless.expert_rows = 24;
   CHECK(scratch_of(Op::route, {logits}, {weights, slots}, dropless) ==
@@ -156,17 +161,17 @@ TEST_CASE("experts have lists of choices, sums and counts", "[models][graph]") {
 
 TEST_CASE("other operations have what their kernels leave for the next", "[models][graph]") {
   const TensorType x{{100, 64}, Dtype::bf16}, row{{64}, Dtype::f32}, tokens{{100}, Dtype::i32};
-  // A table of 10 rows: four numbers for each, and a list of the tokens.
+  // A table of 10 rows needs four numbers for each row, and one for each token.
   CHECK(scratch_of(Op::embedding_grad, {tokens, x}, {{{10, 64}, Dtype::f32}}) == 4 * (40 + 100));
-  // 4 chunks of 32 rows.
+  // The 100 rows have 4 chunks of at most 32 rows.
   for (const Op op : {Op::bias_grad, Op::add_row_grad, Op::scale_columns_grad})
     CHECK(scratch_of(op, {x, x}, {row}) == 4 * 64 * 4);
   const TensorType saved{{100, 2}, Dtype::f32}, sums{{2, 100}, Dtype::f32};
   CHECK(scratch_of(Op::norm_parts_sums, {x, row, saved, x}, {sums}) == 0);
   CHECK(scratch_of(Op::norm_parts_sums, {x, row, saved, x}, {sums, row}) == 4 * 64 * 4);
   CHECK(scratch_of(Op::norm_parts_sums, {x, row, saved, x}, {sums, row, row}) == 2 * 4 * 64 * 4);
-  // A norm without weights reads zeros: of 16 columns in bf16. Its gradient has no sums, but room
-  // for them: 400 rows of heads in chunks of 8.
+  // A norm without weights reads zeros in their place: 16 columns in bf16. Its gradient has no sums
+  // but still has memory for them: 400 rows of heads in chunks of 8.
   Attributes a;
   a.head_dim = 16;
   CHECK(scratch_of(Op::head_norm, {x}, {x, {{100, 4}, Dtype::f32}}, a) == 32);
@@ -176,7 +181,7 @@ TEST_CASE("other operations have what their kernels leave for the next", "[model
   CHECK(scratch_of(Op::head_norm_grad, {x, of_heads, x, weight}, {x, {{16}, Dtype::f32}}, a) ==
         50 * 16 * 4);
   CHECK(scratch_of(Op::head_norm_grad, {x, of_heads, x}, {x}, a) == 50 * 16 * 4 + 32);
-  // A sum of squares in f64 for every 16384 elements, one at least and 1024 at most.
+  // There is one sum of squares in f64 for every 16384 elements, at least one and at most 1024.
   const auto squares = [](std::int64_t elements) {
     return scratch_of(Op::sum_of_squares, {{{elements}, Dtype::f32}}, {{{1}, Dtype::f64}});
   };
@@ -195,8 +200,8 @@ TEST_CASE("a norm's gradient is summed in chunks that are on the device at once"
     return chunks_of_norm_grad({{rows, columns}, dtype}).chunks;
   };
   const std::int64_t many = 2640 * 400;
-  // 32 threads for each 256 columns; 640 / threads blocks on each of 132 multiprocessors, of large
-  // blocks 3, or 1024 / threads.
+  // A thread block has 32 threads for each 256 columns. Each of 132 multiprocessors runs 640 /
+  // threads blocks at once, or 3 or 1024 / threads of larger blocks.
   CHECK(chunks(many, 256, Dtype::bf16) == 2640);  // 20 * 132
   CHECK(chunks(many, 1536, Dtype::bf16) == 396);  // 192 threads: 3 * 132
   CHECK(chunks(many, 2048, Dtype::bf16) == 396);  // 256 threads: 3 * 132
@@ -204,7 +209,7 @@ TEST_CASE("a norm's gradient is summed in chunks that are on the device at once"
   CHECK(chunks(many, 8192, Dtype::bf16) == 132);  // 1024 threads
   CHECK(chunks(many, 8200, Dtype::bf16) == 256);
   CHECK(chunks(many, 1540, Dtype::bf16) == 256);
-  CHECK(chunks(many, 1540, Dtype::f32) > 256);  // a piece has four columns
+  CHECK(chunks(many, 1540, Dtype::f32) > 256);  // in fp32, 16 bytes are four columns
   CHECK(chunks(80, 256, Dtype::bf16) == 10);    // 8 rows at least
   CHECK(chunks(80, 1540, Dtype::bf16) == 3);    // 32 rows at least
 }
@@ -215,7 +220,8 @@ TEST_CASE("values of a width of their own are widened to that of queries", "[mod
   const TensorType q{{16, 64}, Dtype::bf16}, v{{16, 32}, Dtype::bf16}, saved{{8, 8}, Dtype::f32};
   const std::int64_t wide = 16 * 64 * 2;  // 2048, a multiple of 256
   CHECK(scratch_of(Op::attention, {q, q, v}, {v, saved}, a) == 2 * wide);
-  // dV, and of the inputs y and dy; before them two sums for each of 64 rows: 512 bytes.
+  // Wide copies of dV, of v, and of the inputs y and dy follow two sums for each of 64 rows, which
+  // take 512 bytes.
   CHECK(scratch_of(Op::attention_grad, {q, q, v, v, saved, v}, {q, q, v}, a) == 512 + 4 * wide);
   a.attention = AttentionKernel::unfused;
   CHECK(scratch_of(Op::attention, {q, q, v}, {v, saved}, a) == 256 + 2 * wide);
@@ -259,7 +265,7 @@ TEST_CASE("a fusion's sums are made in strips of its rows", "[models][graph]") {
     return strips_of_fusion(rows, columns).chunks;
   };
   const std::int64_t many = 1 << 24;
-  CHECK(strips(many, 256) == 2048);      // warps have the rows
+  CHECK(strips(many, 256) == 2048);      // each row is summed by a warp
   CHECK(strips(many, 512) == 1320);      // 64 threads: 10 blocks on each of 132 multiprocessors
   CHECK(strips(many, 1024) == 5 * 132);  // 128 threads
   CHECK(strips(many, 1032) == 512);

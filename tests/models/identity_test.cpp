@@ -1,4 +1,4 @@
-// Tests the identity of a run: every key of the job and every value of the model has a row in it.
+// Tests the identity of a run: every key of the job and every value of the model has a rule.
 #include "models/job/identity.h"
 
 #include <map>

@@ -1,4 +1,4 @@
-// Models as their configuration files describe them, and what their graphs hold.
+// Reads models from configuration files, and looks things up in their graphs.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -23,12 +23,12 @@ inline Training training_of(int micro_batch, int sequence_length) {
 
 inline Graph graph_of(const Model& model) { return build_graph(model, training_of(2, 16)); }
 
-// Parameters of a model by its name.
+// Returns the number of parameters of a model, given its name.
 inline std::int64_t count(const std::string& name) {
   return parameter_count(graph_of(load_model(name, source)));
 }
 
-// From our JSON, and from a config.json of Hugging Face.
+// ours() reads a model from this project's JSON, theirs() from a config.json of Hugging Face.
 inline Model ours(const std::string& text) {
   return read_model(Fields(parse_json(text, "m"), "m"));
 }
@@ -41,7 +41,7 @@ inline nlohmann::json config_of(const std::string& name) {
   return parse_json(read_file(zoo_folder() + "/" + name + ".json"), name);
 }
 
-// The error for the zoo's config `name` with one key changed.
+// Returns the error for the config.json called `name` in which one key has another value.
 inline std::string error_with(const std::string& name, const std::string& key,
                               const nlohmann::json& value) {
   nlohmann::json config = config_of(name);

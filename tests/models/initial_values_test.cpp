@@ -14,14 +14,14 @@ namespace {
 
 bool ends_with_one(const std::string& name, auto... ends) { return (name.ends_with(ends) || ...); }
 
-// A classifier's last matrix is at the end of no branch.
+// Returns whether this is the classifier's last matrix, which is at the end of no residual branch.
 bool is_of_no_block(const std::string& name) { return name == "classifier.out_proj.weight"; }
 
 bool is_bias(const std::string& name) {
   return ends_with_one(name, ".bias", "_bias", ".sinks", ".b1", ".b2");
 }
 
-// Returns whether `name` is the last matrix of attention or of an MLP. Its result is added to the
+// Returns whether `name` is the last matrix of attention or of an MLP, whose result is added to the
 // residual stream.
 bool ends_branch(const std::string& name) {
   return ends_with_one(name, "c_proj.weight", "o_proj.weight", "out_proj.weight",

@@ -1,4 +1,4 @@
-// The few machines that tests of the job file know.
+// Gives the facts about the few machines that tests of the job file know.
 #pragma once
 
 #include <string>

@@ -29,7 +29,7 @@ std::string refused(const json& value) {
   return message_of([&] { read(value); });
 }
 
-// Reads `value` through a file with --set texts.
+// Reads the job `value` from a file, with --set texts.
 Job read_with(const json& value, const std::vector<std::string>& overrides) {
   const TestFolder folder;
   return read_job(folder.file("job.json", value.dump()), overrides, lookup_for_tests);
@@ -228,7 +228,7 @@ TEST_CASE("a settled job written as JSON reads back as itself", "[models][job]")
   CHECK(written["training"]["deterministic"] == true);
   CHECK(written["training"]["cuda_graph"] == false);
   CHECK(written["parallelism"]["data"] == 4);
-  // Two 100 Gb/s cards per host, as asked.
+  // The job asks for two 100 Gb/s cards per host.
   CHECK(again.cluster.network->nics == 2);
 }
 
@@ -279,7 +279,8 @@ TEST_CASE("the jobs of the published measurements read", "[models][job]") {
 }
 
 TEST_CASE("a value that a message suggests passes every rule", "[models][job]") {
-  // 25 heads and 16 ranks have the divisor 1 only, whichever rule is broken first.
+  // 1 is the only common divisor of 25 heads and 16 ranks, so it is offered whichever of the two
+  // rules is broken first.
   const auto message = [](json value) {
     return message_of([&] { read_job(value, "job.json", ".", lookup_for_tests); });
   };
@@ -296,13 +297,14 @@ TEST_CASE("a value that a message suggests passes every rule", "[models][job]") 
     CAPTURE(tensor);
     CHECK(message(value).ends_with("; use 1"));
   }
-  // 16 stages divide the ranks, but 12 layers do not fill them; the old name goes along.
+  // 16 divides the ranks too, but 12 layers do not fill 16 stages. The same value is tried for the
+  // key's old name, `partitions`.
   json both = value;
   both["model"] = "gpt2";
   json& named = both["distribution"]["smdistributed"]["modelparallel"]["parameters"];
   named = {{"pipeline_parallel_degree", 3}, {"partitions", 3}, {"microbatches", 4}, {"ddp", true}};
   CHECK(message(both).ends_with("3 does not divide the 16 processes; use 1, 2, 4 or 8"));
-  // 6 of 12 heads on 16 ranks: 1, 2, 3, 4, 6 and 12 divide the heads, of which three the ranks.
+  // 1, 2, 3, 4, 6 and 12 divide the 12 heads. Only three of these numbers divide the 16 ranks.
   json native = json::parse(R"({
     "model": "gpt2", "training": {"global_batch": 64, "micro_batch": 1, "sequence_length": 512},
     "instance_type": "p4d.24xlarge", "instance_count": 2, "parallelism": {"tensor": 8}})");

@@ -1,6 +1,6 @@
-// docs/job-file.md against the rows of models/job/keys.h, and against the reader: each key is read,
-// each word of its list is understood and comes back, a number outside its range is refused, and a
-// job without the key gets the default that the page names.
+// Compares docs/job-file.md with the rows of models/job/keys.h and with the reader of jobs: each
+// key is read, each of its words is understood and written again, a number outside its range is
+// rejected, and a job without the key gets the default that the page names.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -69,7 +69,7 @@ std::string with_part(std::string page, const std::string& what, const std::stri
   return page.replace(from + begin.size(), to - from - begin.size(), text);
 }
 
-// Returns the page with the parts that the program says generated anew.
+// Returns the page in which the parts that the program generates are up to date.
 std::string with_tables(std::string page) {
   for (const Section& section : sections_of_keys())
     page = with_part(page, "keys of " + std::string(section.name), key_table(section.keys));
@@ -106,8 +106,7 @@ json base_job() {
 
 Job read(const json& value) { return read_job(value, "job.json", ".", lookup_for_tests); }
 
-// Returns a section of the plan in the words of the job file. Values that stand for "not given" are
-// not written.
+// Returns a section of the plan as the job file has it. Values that mean "not set" are left out.
 json section_of(const Job& job, const std::string& section) {
   return section == "training" ? to_json(job.plan.training) : to_json(job.plan.parallelism);
 }
@@ -115,8 +114,8 @@ json section_of(const Job& job, const std::string& section) {
 const std::map<std::string, std::string> sections = {{"Training", "training"},
                                                      {"Parallelism", "parallelism"}};
 
-// Defaults that are rules instead of values, with what the section of a job without the key holds.
-// Null means that the section does not hold the key.
+// Keys whose defaults are rules, with the value that is written for a job without the key. Null
+// means that none is written.
 const std::map<std::string, json> rules = {{"training/recompute_modules", nullptr},
                                            {"training/recompute_budget", nullptr},
                                            {"training/expert_imbalance", nullptr},
@@ -132,11 +131,11 @@ const std::map<std::string, json> rules = {{"training/recompute_modules", nullpt
                                            {"training/decay_steps", nullptr},
                                            {"parallelism/active_microbatches", nullptr},
                                            {"parallelism/partition", "auto"}};
-// Defaults that are left open: the job marks these keys as "auto".
+// Keys that a job without them leaves open: they are "auto".
 const std::set<std::string> open = {"training/micro_batch", "training/precision",
                                     "training/attention", "parallelism/data"};
 
-// Returns the value of a default cell, which comes before its explanation.
+// Returns the value in a cell of the column "default". An explanation may follow it.
 json value_of(const std::string& cell) {
   const std::string value = cell.starts_with('[')
                                 ? cell.substr(0, cell.find(']') + 1)
@@ -145,7 +144,7 @@ json value_of(const std::string& cell) {
   return parsed.is_discarded() ? json(value) : parsed;
 }
 
-// `zero` keys are written where they are above 0 alone.
+// Returns the value that is written for a key, or null if none is.
 json written(const json& section, const std::string& key) {
   return section.contains(key) ? section[key] : json(nullptr);
 }
@@ -208,11 +207,11 @@ TEST_CASE("each word of the documentation is understood, and no other", "[models
   int words = 0;
   for (const auto& [heading, section] : sections)
     for (const Row& row : rows_of(heading)) {
-      if (row.key == "overlap") continue;  // a list
+      if (row.key == "overlap") continue;  // its value is a list of words
       for (std::string word : words_of(row.type)) {
         ++words;
         if (word == "group_N") word = "group_3";
-        if (word == "fp64") continue;  // of captured models
+        if (word == "fp64") continue;  // only for captured models
         json job = base_job();
         job[section][row.key] = word;
         if (takes_two_chunks(word)) job["parallelism"]["virtual_stages"] = 2;
@@ -239,12 +238,12 @@ TEST_CASE("each word of the documentation is understood, and no other", "[models
 TEST_CASE("each number and flag of the documentation is read, and comes back",
           "[models][job][docs]") {
   const std::set<std::string> elsewhere = {
-      "training/predicted_positions",  // of another model
+      "training/predicted_positions",  // only for other models
       "training/recompute_budget",    "parallelism/expert",
       "parallelism/expert_tensor",    "training/router_bias_update_rate",
       "training/expert_imbalance",    "training/measure_expert_load",
       "training/expert_skew",
-      "training/documents_per_row",  // with packing
+      "training/documents_per_row",  // only with packing
       "training/mtp_layers",          "training/mtp_loss_weight"};
   int read_back = 0;
   for (const auto& [heading, section] : sections)

@@ -1,4 +1,5 @@
-// Tests the frontier of a unit against all choices, simulated step by step.
+// Tests the best choices of saved tensors of a unit (its frontier) against all choices, simulated
+// step by step.
 #include "models/compiler/passes/dataflow/kept_sets.h"
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 using namespace meshwright::tests;
 
 TEST_CASE("a unit's frontier has every choice worth making", "[models][recompute]") {
-  // x -> a (10 bytes) -> b (20 bytes); the backward phase reads b, then a. To repeat both, a is
-  // made first and lives on while b is there.
+  // x makes a (10 bytes), and a makes b (20 bytes). The backward phase reads b, then a. If both are
+  // recomputed, a is made first and is live together with b.
   KeptProblem problem;
   problem.items = {{8, false}, {10, true}, {20, true}};
   problem.steps = {{5, {0}, {1}}, {1, {1}, {2}}};
@@ -26,7 +27,7 @@ TEST_CASE("a unit's frontier has every choice worth making", "[models][recompute
   CHECK(numbers(sets.unlimited()) == std::tuple(30, 0, 0));
   CHECK(numbers(sets.frontier()[0]) == std::tuple(30, 0, 0));
   CHECK(numbers(sets.frontier()[1]) == std::tuple(10, 20, 1));
-  CHECK(numbers(sets.frontier()[2]) == std::tuple(20 + 8, 10, 5));  // x is kept for a
+  CHECK(numbers(sets.frontier()[2]) == std::tuple(20 + 8, 10, 5));  // x is saved to recompute a
   CHECK(numbers(sets.frontier()[3]) == std::tuple(8, 30, 6));
   CHECK(sets.made_again(sets.frontier()[1]) == std::vector<char>{0, 0, 1});
 }
@@ -57,8 +58,8 @@ KeptProblem random_problem(int steps, std::mt19937& random) {
   return problem;
 }
 
-// Returns what it takes to recompute the items that `again` marks: the cost, the saved bytes and
-// the working bytes, as kept_sets.h defines them.
+// Returns the cost, the saved bytes and the working bytes (kept_sets.h) if the items that `again`
+// marks are recomputed.
 KeptSet played(const KeptProblem& problem, const std::vector<char>& again) {
   const std::size_t items = problem.items.size();
   KeptSet result;
@@ -71,7 +72,7 @@ KeptSet played(const KeptProblem& problem, const std::vector<char>& again) {
     }
   for (std::size_t i = 0; i < items; ++i)
     if (wanted[i] != 0 && again[i] == 0) result.kept += problem.items[i].bytes;
-  std::vector<std::vector<int>> moments;  // which items made again each reads or makes
+  std::vector<std::vector<int>> moments;  // the recomputed items that each step reads or makes
   std::vector<char> made(items, 0);
   const std::function<void(const std::vector<int>&, int)> act = [&](const std::vector<int>& reads,
                                                                     int makes) {
@@ -133,8 +134,8 @@ TEST_CASE("no choice of tensors beats a unit's frontier", "[models][recompute]")
 
 TEST_CASE("in a unit with very many operations the most expensive ones are not recomputed",
           "[models][recompute]") {
-  // 24 tensors of 100 bytes in a row, read in reverse; the i-th costs i. Of 20 that may be repeated
-  // the last is the one that costs 20: all others are kept.
+  // A chain of 24 tensors of 100 bytes is read in reverse, and the i-th costs i. At most 20 of
+  // them, the cheapest ones, may be recomputed. All others are saved.
   KeptProblem problem;
   problem.items = {{50, false}};
   for (int i = 1; i <= 24; ++i) problem.items.push_back({100, true});
@@ -143,6 +144,6 @@ TEST_CASE("in a unit with very many operations the most expensive ones are not r
   const KeptSets sets(problem);
   CHECK(sets.unlimited().kept == 2400);
   const KeptSet& last = sets.frontier().back();
-  CHECK(last.kept == 450);  // four of them, and what the first is made of
+  CHECK(last.kept == 450);  // four tensors, and the input of the first
   CHECK(last.cost == 20 * 21 / 2);
 }

@@ -72,7 +72,7 @@ TEST_CASE("a job file may set a closed list of parameters and variables",
         "-x FI_EFA_USE_DEVICE_RDMA=1 -x FI_PROVIDER=efa -x RDMAV_FORK_SAFE=1",
         "-x SMP_DISABLE_D2D=1 -x SMP_NCCL_THROTTLE_LIMIT=1 --mca btl_base_verbose 30",
         "-x HOROVOD_HIERARCHICAL_ALLREDUCE=1 -x FI_LOG_LEVEL=warn",
-        "-x LD_LIBRARY_PATH -x PATH"}) {  // handed on, not set
+        "-x LD_LIBRARY_PATH -x PATH"}) {  // passes on the user's values
     CAPTURE(options);
     CHECK(unlisted(options) == Words{});
   }
@@ -122,7 +122,7 @@ TEST_CASE("the training compiler's dictionary", "[models][distribution]") {
   CHECK(job.compiler_debug);
   REQUIRE(!job.warnings.empty());
   CHECK(job.warnings.back().find("/compiler_config/debug: ") != std::string::npos);
-  json here = value;  // the instance's rule does not bind this computer
+  json here = value;  // the rule about instances does not apply to this computer
   here["instance_type"] = "local";
   CHECK(read_job(here, "job.json", ".", lookup_for_tests).plan.training.compiler ==
         CompilerLevel::full);
@@ -131,13 +131,13 @@ TEST_CASE("the training compiler's dictionary", "[models][distribution]") {
   CHECK(job.warnings.front().find("/distribution: ") != std::string::npos);
 }
 
-// Options of mpirun: with so many words behind them they are handed on, or they are refused because
-// they say where processes run.
+// An option of mpirun is passed on together with the words that it needs, or it is rejected because
+// it says where processes run.
 TEST_CASE("every option of mpirun that is known is handed on whole, or refused",
           "[models][distribution]") {
   struct Option {
     const char* name;
-    const char* words;  // that it needs
+    const char* words;  // the words that the option needs
     bool handed_on;
   };
   const Option options[] = {{"-x", "LANG", true},
@@ -191,7 +191,7 @@ TEST_CASE("every option of mpirun that is known is handed on whole, or refused",
                            "remove it"));
       continue;
     }
-    // The words behind it are its own: the option after them is understood.
+    // The words after an option belong to it, so that the next option is recognized.
     CHECK(refused(with(text + " -quie")).ends_with("did you mean '--quiet'?"));
     const Job job = read(with(text + " --quiet"));
     CHECK(job.mpi_options.back() == "--quiet");

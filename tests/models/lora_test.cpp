@@ -1,4 +1,4 @@
-// Tests what a Program holds and does when only adapters are trained.
+// Tests Programs in which only adapters are trained.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -54,7 +54,7 @@ TEST_CASE("what is not trained has no gradients, no states and no part in a step
     INFO(zero);
     const Plan plan = adapted(model, {1, 1, 2, 4, zero}, {"q_proj", "v_proj"});
     const Program program = lower_small(model, plan).front();
-    // Two matrices of 32: A [2,32] and B [32,2] of each, in four blocks.
+    // Each of four blocks has two adapted matrices of 32 x 32, each with A [2,32] and B [32,2].
     CHECK(elements_of(program, true) == 4 * 2 * (2 * 32 + 32 * 2));
     const Program whole = lower_small(model, small_plan(model, {1, 1, 2, 4, zero})).front();
     CHECK(elements_of(program, false) == elements_of(whole, true));
@@ -111,8 +111,9 @@ TEST_CASE("frozen weights of blocks are stored in 4 bits, and widened before eac
       if (is_layer) narrow.insert(each.tensor);
     }
     CHECK(narrow.size() == 4 * 7);
-    // In the forward, in what is recomputed, and in the backward, of which the first block's layers
-    // need none: nothing below them is trained.
+    // Weights are widened in the forward pass, in recomputation and in the backward pass. In the
+    // backward pass, the first layers of the first block need none, because nothing below is
+    // trained.
     std::map<Phase, int> widened;
     for (const Node& node : graph.nodes)
       for (const int id : node.inputs) {
@@ -181,8 +182,8 @@ TEST_CASE("the backward makes gradients of adapters alone, and none below the fi
       CHECK(graph.units[static_cast<std::size_t>(graph.unit_of(node))].path != "transformer.h.2");
     }
   CHECK(made[Op::linear_grad_weight] == 2);  // of A and B
-  // Input gradients are needed of the head, of the MLP's two layers, of attention's output layer
-  // and of B. The input of A needs none.
+  // The head, the MLP's two layers, attention's output layer and B need gradients of their inputs.
+  // A needs none.
   CHECK(made[Op::linear_grad_input] == 5);
   CHECK(made[Op::bias_grad] == 0);
   CHECK(made[Op::embedding_grad] == 0);
@@ -284,8 +285,9 @@ TEST_CASE("an adapter begins as nothing, in the type of the weight that it is of
           CHECK(p.initial == (first ? Initial::kaiming_uniform : Initial::zeros));
           CHECK(p.dtype == storage_of(precision));
           CHECK(p.decay);
-          // Rank 2 of 32 columns. B of q_proj is cut by its rows as q_proj is, A of o_proj by its
-          // columns; the ranks use whole ones on shares of what flows through them, and sum up.
+          // Adapters have rank 2, layers 32 columns. B of q_proj is split by rows as q_proj is, and
+          // A of o_proj by columns. The other two are whole on every rank, and their gradients are
+          // summed over the ranks.
           CHECK(p.global_shape == (first ? Shape{2, 32} : Shape{32, 2}));
           const bool is_cut =
               tensor > 1 && (p.name.find("q_proj") != std::string::npos ? second : first);
@@ -296,8 +298,9 @@ TEST_CASE("an adapter begins as nothing, in the type of the weight that it is of
           CHECK(p.partial_over_tensor == (tensor > 1 && !is_cut));
         }
         CHECK(adapters == 4 * 2 * 2);
-        // Dropout of what an adapter reads, one mask for each module; scales of alpha / rank = 4,
-        // or none of 1. What o_proj reads is this rank's share of the columns.
+        // The input of an adapter has dropout, with one mask for each module. Its result is scaled
+        // by alpha / rank = 4, or not at all if that is 1. The input of o_proj is this rank's share
+        // of the columns.
         std::set<std::uint64_t> keys;
         for (const Node& node : graph.nodes)
           if (node.op == Op::dropout) {
@@ -331,8 +334,8 @@ TEST_CASE("peft converts the inputs of its adapters to fp32, in kernels of their
     });
   };
   const auto as_it_is = [](Training&) {};
-  // In the forward of each layer and in its backward, of which the first block's queries, keys and
-  // values need none: nothing below them is trained.
+  // Each of 4 * 7 layers has one in the forward and one in the backward pass. In the backward pass,
+  // the first block's queries, keys and values need none, because nothing below them is trained.
   CHECK(dropouts(Framework::transformers, as_it_is) == 2 * 4 * 7 - 3);
   CHECK(dropouts(Framework::deepspeed, as_it_is) == 2 * 4 * 7 - 3);
   CHECK(dropouts(Framework::pytorch, as_it_is) == 0);

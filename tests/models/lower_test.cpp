@@ -1,4 +1,4 @@
-// Passes and lowering over the legal degrees of small models.
+// Tests passes and lowering with the legal degrees of small models.
 #include "models/compiler/lower/lower.h"
 
 #include <map>
@@ -43,7 +43,8 @@ TEST_CASE("every legal plan of a small model lowers to a sound memory plan",
       for (const Program& program : stages) {
         verify(program.memory);
         const int chunks = plan.parallelism.virtual_stages;
-        // begin, one forward and one backward (or its halves) per chunk and micro-batch, end
+        // The tasks are the step's begin and end, and for each chunk and micro-batch a forward and
+        // a backward task (or the two halves of a backward).
         const int of_pair = schedule_info(plan.parallelism.schedule).splits_backwards ? 3 : 2;
         CHECK(program.tasks.size() ==
               static_cast<std::size_t>(2 + of_pair * chunks * plan.micro_batches()));
@@ -56,7 +57,7 @@ TEST_CASE("a stage has as many slots as its schedule keeps micro-batches in flig
           "[models][lower]") {
   const Model model = small_model("gpt");
   Plan plan = small_plan(model, {.pipeline = 4, .micro_batches = 8});
-  // 1F1B: stage s keeps 4 - s micro-batches.
+  // In 1F1B with 4 stages, stage s has 4 - s micro-batches in flight.
   const auto stages = lower_small(model, plan);
   for (int stage = 0; stage < 4; ++stage)
     CHECK(stages[static_cast<std::size_t>(stage)].memory.slots[0].slots == 4 - stage);
@@ -86,7 +87,7 @@ std::int64_t most_activations(const std::vector<Program>& stages) {
 
 }  // namespace
 
-// Lowering verifies that streams which wait for each other's messages never wait in a circle.
+// Lowering also verifies that streams never wait for each other's messages in a circle.
 TEST_CASE(
     "zero_bubble_v goes there and back in as many slots as 1f1b, dualpipe_v in half a one more",
     "[models][lower]") {
@@ -103,7 +104,7 @@ TEST_CASE(
         plan.parallelism.virtual_stages = 2;
         plan.parallelism.active_microbatches = active;
         const std::vector<Program> stages = lower_small(model, plan);
-        // Two of a stage's slots are one of a stage that has one chunk.
+        // With two chunks, two slots are as large as one slot of a stage with one chunk.
         for (const Program& program : stages)
           CHECK(slots_of(program) <= 2 * p + more + spare_slots);
         if (active == 1) {
@@ -114,13 +115,13 @@ TEST_CASE(
       }
 }
 
-// A chunk has its own messages beside its layers.
+// A chunk's slots also hold its own messages, so equal memory is expected only per layer.
 TEST_CASE("a layer takes as much memory in zero_bubble_v as in zero_bubble, and in a spare slot",
           "[models][lower]") {
   for (const int p : {2, 4}) {
     const auto activations = [&](ScheduleKind schedule, int units_of_chunk) {
       Model model = small_model("gpt");
-      model.layers = 2 * p * units_of_chunk - 2;  // and embedding and head
+      model.layers = 2 * p * units_of_chunk - 2;  // the embedding and the head are units too
       Plan plan = small_plan(model, {.pipeline = p, .micro_batches = 3 * p});
       plan.parallelism.schedule = schedule;
       if (schedule == ScheduleKind::zero_bubble_v) plan.parallelism.virtual_stages = 2;
@@ -139,9 +140,10 @@ TEST_CASE("tensor parallelism costs two sums forward and two backward per block"
   const Model model = small_model("gpt");  // 4 blocks
   Plan plan = small_plan(model, {.tensor = 2});
   const Graph graph = run_passes(build_graph(model, plan.training), plan);
-  // forward: attention output and MLP output per block, and the embedding
+  // The forward pass sums the outputs of attention and of the MLP in each block, and the embedding.
   CHECK(count_ops(graph, Op::tensor_reduce, Phase::forward) == 2 * 4 + 1);
-  // backward: inputs of QKV and of the MLP per block, and of the head
+  // The backward pass sums the gradients of the inputs of QKV and of the MLP in each block, and of
+  // the head.
   CHECK(count_ops(graph, Op::tensor_reduce, Phase::backward) == 2 * 4 + 1);
   plan.parallelism.sequence_parallel = true;
   const Graph rows = run_passes(build_graph(model, plan.training), plan);
@@ -157,13 +159,14 @@ TEST_CASE("layout memory scatters every product and gathers the statistics of ev
   Plan plan = small_plan(model, {.tensor = 2});
   plan.parallelism.tensor_layout = TensorLayout::memory;
   const Graph graph = run_passes(build_graph(model, plan.training), plan);
-  // and the head's product; the final norm, and the loss's statistics
+  // In addition to the blocks, the head has a matmul, and there are the final norm and the loss's
+  // statistics.
   CHECK(count_ops(graph, Op::sequence_scatter, Phase::forward) == 4 * 4 + 1);
   CHECK(count_ops(graph, Op::stats_gather, Phase::forward) == 2 * 4 + 1 + 1);
   CHECK(count_ops(graph, Op::sequence_gather, Phase::backward) == 4 * 4 + 1);
   CHECK(count_ops(graph, Op::tensor_reduce, Phase::backward) == 2 * 4 + 1);
   CHECK(count_ops(graph, Op::tensor_reduce, Phase::forward) == 0);
-  // No parameter lies on two ranks: embeddings, norms and biases are cut too.
+  // Every parameter is split over the ranks, also embeddings, norms and biases.
   for (const Parameter& parameter : graph.parameters) {
     INFO(parameter.name);
     CHECK(parameter.is_cut);
@@ -176,8 +179,8 @@ TEST_CASE("layout speed differs from megatron in the table and the head", "[mode
   plan.parallelism.tensor_layout = TensorLayout::speed;
   const Graph graph = run_passes(build_graph(model, plan.training), plan);
   CHECK(count_ops(graph, Op::tensor_reduce, Phase::forward) == 2 * 4);
-  CHECK(count_ops(graph, Op::sequence_gather, Phase::forward) == 1);   // the table's columns
-  CHECK(count_ops(graph, Op::sequence_scatter, Phase::forward) == 1);  // logits
+  CHECK(count_ops(graph, Op::sequence_gather, Phase::forward) == 1);   // of the table's columns
+  CHECK(count_ops(graph, Op::sequence_scatter, Phase::forward) == 1);  // of the logits
   CHECK(count_ops(graph, Op::layer_norm, Phase::forward) == 2 * 4 + 1);
 }
 
@@ -196,11 +199,12 @@ TEST_CASE("layout memory holds no activation and no parameter twice", "[models][
   const MemoryPlan columns = memory_of(TensorLayout::memory, 4);
   const MemoryPlan megatron = memory_of(TensorLayout::megatron, 4);
   CHECK(columns.slots[0].stride < megatron.slots[0].stride);
-  // Statistics of rows, tokens and targets are on every rank, and buffers are padded.
+  // A slot is not exactly a quarter as large, because statistics of rows, tokens and targets are on
+  // every rank, and buffers are padded.
   CHECK(static_cast<double>(columns.slots[0].stride) <
         0.45 * static_cast<double>(whole.slots[0].stride));
   CHECK(parameters(columns) < parameters(megatron));
-  // A vocabulary of 61 is padded to 128 on one rank, to 512 on four.
+  // A vocabulary of 61 tokens is padded to 128 on one rank and to 512 on four.
   const double padding = 32.0 * (512 - 128) * 4;
   CHECK(parameters(columns) < 0.25 * (parameters(whole) + padding) + 64 * 4 * 60);
 }
@@ -236,7 +240,7 @@ TEST_CASE("recomputation trades kept activations for repeated work", "[models][p
   }
   CHECK(kept[0] > kept[1]);
   CHECK(kept[1] > kept[2]);
-  // With half of the blocks recomputed, two of the four are repeated.
+  // With a fraction of 0.5, two of the four blocks are recomputed.
   Plan plan = small_plan(model, {});
   plan.training.recompute = Recompute::full;
   plan.training.recompute_fraction = 0.5;
@@ -254,11 +258,11 @@ TEST_CASE("groups of blocks keep one input each and are repeated together", "[mo
     verify(stages);
     return stages[0].memory.slots[0].stride;
   };
-  // micro_batch 2 x sequence 8 x hidden 32 x 4 bytes
+  // The input of a block takes micro_batch 2 x sequence 8 x hidden 32 x 4 bytes.
   const std::int64_t input = 2 * 8 * 32 * 4, each = kept(Recompute::full, 1);
   CHECK(kept(Recompute::group, 1) == each);
-  CHECK(kept(Recompute::group, 2) == each - 2 * input);  // inputs of blocks 0 and 2
-  CHECK(kept(Recompute::group, 3) == each - 2 * input);  // of 0 and 3
+  CHECK(kept(Recompute::group, 2) == each - 2 * input);  // saves the inputs of blocks 0 and 2
+  CHECK(kept(Recompute::group, 3) == each - 2 * input);  // saves the inputs of blocks 0 and 3
   CHECK(kept(Recompute::group, 4) == each - 3 * input);
   CHECK(kept(Recompute::contiguous, 1) == each - 3 * input);
   const Graph graph = run_passes(build_graph(model, plan.training), plan);
@@ -279,7 +283,7 @@ TEST_CASE("groups of blocks end where a stage ends", "[models][passes]") {
       INFO(describe(plan));
       verify(lower_small(model, plan));
     }
-  // One block on a stage: nothing to put together.
+  // With one block on a stage, there is nothing to group.
   Plan plan = small_plan(model, {.pipeline = 4});
   plan.stage_of_unit = {0, 0, 1, 2, 3, 3, 3};  // embedding, four blocks, norm, head
   plan.training.recompute = Recompute::full;
@@ -336,15 +340,14 @@ TEST_CASE("level none runs what an eager framework runs", "[models][passes]") {
   for (const Op whole : {Op::gelu, Op::attention, Op::cross_entropy, Op::gelu_grad,
                          Op::attention_grad, Op::cross_entropy_grad})
     CHECK(count_ops(gpt, whole, Phase::forward) + count_ops(gpt, whole, Phase::backward) == 0);
-  // Each block has four: gelu's 0.5, 0.044715 and sqrt(2/pi), and the scale of the attention
-  // scores.
+  // Each block scales four times: by GELU's 0.5, 0.044715 and sqrt(2/pi), and the attention scores.
   CHECK(count_ops(gpt, Op::scale, Phase::forward) == 4 * 4);
   CHECK(count_ops(gpt, Op::tanh, Phase::forward) == 4);
   CHECK(count_ops(gpt, Op::multiply, Phase::backward) == 2 * 4);
   CHECK(count_ops(gpt, Op::softmax_grad, Phase::backward) == 4);
   CHECK(count_ops(gpt, Op::log_softmax_grad, Phase::backward) == 1);
   const Graph llama = graph_of("llama");
-  CHECK(count_ops(llama, Op::times_sine, Phase::forward) == 2 * 4);  // queries and keys
+  CHECK(count_ops(llama, Op::times_sine, Phase::forward) == 2 * 4);  // of queries and of keys
   CHECK(count_ops(llama, Op::inverse_root, Phase::forward) == 2 * 4 + 1);
   CHECK(count_ops(llama, Op::silu_grad, Phase::backward) == 4);
   CHECK(model_flops(llama) == [&] {
@@ -360,7 +363,7 @@ TEST_CASE("level none runs what an eager framework runs", "[models][passes]") {
   for (const Op kept : {Op::split_heads, Op::weigh_values, Op::join_heads, Op::cube})
     CHECK(count_ops(selective, kept, Phase::recompute) == 0);
   plan.training.attention = AttentionKernel::flash2;
-  CHECK(count_ops(graph_of("gpt"), Op::attention, Phase::forward) == 4);  // a library's kernel
+  CHECK(count_ops(graph_of("gpt"), Op::attention, Phase::forward) == 4);  // one library kernel each
 }
 
 TEST_CASE("the framework's optimizer has planned scratch memory", "[models][lower]") {
@@ -375,7 +378,7 @@ TEST_CASE("the framework's optimizer has planned scratch memory", "[models][lowe
       if (buffer.name == "optimizer_scratch") most = std::max(most, buffer.bytes);
     return most;
   };
-  // The largest parameter: the token table, 61 words padded to 128 x hidden 32, in fp32.
+  // The largest parameter is the token table: 61 tokens padded to 128, hidden size 32, in fp32.
   CHECK(scratch(OptimizerKind::adamw, CompilerLevel::none) == 128 * 32 * 4);
   CHECK(scratch(OptimizerKind::adam, CompilerLevel::none) == 2 * 128 * 32 * 4);
   CHECK(scratch(OptimizerKind::sgd, CompilerLevel::none) == 0);
@@ -416,7 +419,7 @@ TEST_CASE("a snapshot holds each state once over the ranks that have it", "[mode
     return static_cast<double>(sum);
   };
   CHECK(bytes({}, MemoryClass::snapshot, false) == 0);
-  // fp32 weights and two moments; the optimizer's class has the moments alone.
+  // A snapshot has fp32 weights and two moments. The memory class `optimizer` has only the moments.
   const double whole = bytes({}, MemoryClass::optimizer) * 3 / 2;
   CHECK(bytes({}, MemoryClass::snapshot) == Approx(whole).epsilon(0.01));
   for (int zero = 0; zero <= 3; ++zero)
@@ -441,7 +444,7 @@ TEST_CASE("where ranks compute on GPUs snapshots lie in host memory", "[models][
     CHECK(beside.class_bytes[snapshot] > 0);
     CHECK(memory.class_bytes[snapshot] == 0);
     CHECK(memory.host_bytes == memory.snapshot_bytes);
-    // The bytes are those of the rank whose snapshot is largest, like in the arena.
+    // The bytes are those of the rank with the largest snapshot, as for memory on the device.
     CHECK(memory.snapshot_bytes == beside.class_bytes[snapshot]);
     CHECK(memory.arena_bytes == beside.arena_bytes - memory.snapshot_bytes);
     for (const Bucket& bucket : stages[0].buckets) {
@@ -501,7 +504,7 @@ TEST_CASE("a tied embedding on two stages is two copies with a reduction of thei
 
 TEST_CASE("parameters shared by inner stages are on all stages, and their gradients are summed",
           "[models][lower]") {
-  const Model model = small_model("seq2seq");  // one table for both stacks and the head
+  const Model model = small_model("seq2seq");  // encoder, decoder and head share one table
   Plan plan = small_plan(model, {.pipeline = 4, .micro_batches = 4});
   plan.stage_of_unit = {0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 3};  // the decoder begins on stage 2
   int copies = 0, owners = 0;
@@ -582,8 +585,9 @@ TEST_CASE("buffers of any size begin where the one before has ended, aligned", "
 }
 
 TEST_CASE("buffers of one place take gaps so that the rest still fits", "[models][lower]") {
-  // Four in a row; two of them, of 4 and 2 units, end; then come one of 2 and one of 4. In the
-  // lowest gap the first leaves none for the second; in the tightest both fit.
+  // Four buffers are placed one after the other. Two of them, of 4 and 2 units, end, and buffers of
+  // 2 and 4 units follow. If the first of these takes the lowest gap, the second has none. If each
+  // takes the tightest gap, both fit.
   const auto buffer = [](std::int64_t units, int first, int last) {
     Buffer made;
     made.bytes = units * arena_alignment;

@@ -1,4 +1,5 @@
-// Tests what a plan leaves to the compiler: it saves only as much memory as the device requires.
+// Tests the choices about memory that a plan leaves to the compiler. The compiler saves only as
+// much memory as the device requires.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,9 +16,9 @@ namespace {
 
 double arena(const Program& program) { return static_cast<double>(program.memory.arena_bytes); }
 
-// Returns a device with `bytes` of memory. All units cost the same, except that recomputation costs
-// more in later units. Partitions by a graph that saves rows and by one that recomputes them
-// therefore differ.
+// Returns a device with `bytes` bytes of memory. All units cost the same, except that recomputation
+// costs more in later units. So stages differ between a graph that saves rows and one that
+// recomputes them.
 Target device_with(double bytes) {
   Target target;
   target.unit_costs = [](const Graph& graph) {
@@ -65,7 +66,7 @@ Model model_of_much_loss() {
   return model;
 }
 
-// Returns a plan with so many sequences that the logits of `model` take at least 1 GiB.
+// Returns a plan in which the logits of a micro-batch of `model` take at least 1 GiB.
 Plan plan_of_much_loss(const Model& model) {
   Plan plan = full_plan(model);
   Training& training = plan.training;
@@ -89,7 +90,7 @@ TEST_CASE("rows are rematerialized only if memory is short", "[models][compiler]
   CHECK(less.plan.training.rematerialize_rows == true);
   CHECK(makes_again(less));
   CHECK(peak(less) < peak(kept));
-  const Compiled none = compile(model, plan, device_with(1));  // fits in no way: the nearest
+  const Compiled none = compile(model, plan, device_with(1));  // nothing fits: the least memory
   CHECK(peak(none) == peak(less));
 }
 
@@ -132,7 +133,7 @@ TEST_CASE("the loss has as few blocks as memory allows", "[models][compiler]") {
   const LossBlocks many = loss_blocks(least.graph);
   CHECK(many.block_rows * many.row_bytes <= least_loss_block_bytes);
   CHECK(peak(compile(model, plan, device_with(peak(least)))) == peak(least));
-  // With all else made small, what is left goes to the loss.
+  // Memory that is left after the other choices goes to the loss.
   Plan small_loss = plan;
   small_loss.training.rematerialize_rows = false;
   small_loss.training.loss_block_bytes = least_loss_block_bytes;
@@ -177,7 +178,7 @@ TEST_CASE("stages are cut alike, whatever memory there is", "[models][compiler]"
   const Compiled again = compile(model, plan, device_with(1));
   REQUIRE(makes_again(again));
   CHECK(again.plan.stage_of_unit == kept.plan.stage_of_unit);
-  // A plan that says it is cut as one for which it was decided.
+  // A plan that sets the choice gets the same stages as one for which the compiler decides it.
   plan.training.rematerialize_rows = true;
   CHECK(compile(model, plan, device_with(plenty)).plan.stage_of_unit == kept.plan.stage_of_unit);
   const Compiled observed = compile(model, full_plan(model, {.pipeline = 2}), device_with(1),

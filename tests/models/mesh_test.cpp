@@ -81,7 +81,8 @@ TEST_CASE("two stages without tensor parallelism, spread and cluster", "[models]
 }
 
 TEST_CASE("sharding groups are consecutive chunks of the rdp list", "[models][mesh]") {
-  // 32 GPUs, tensor 4, shard 4: two sharding groups per tensor slice, so 32 / (4 * 4) = 2 replicas.
+  // 32 GPUs with tensor 4 and shard 4 have two shard groups for each tensor index, so there are 32
+  // / (4 * 4) = 2 replicas.
   Degrees d = degrees(1, 4, 8);
   d.shard = 4;
   const Mesh mesh(d, "cluster");
@@ -92,7 +93,7 @@ TEST_CASE("sharding groups are consecutive chunks of the rdp list", "[models][me
   CHECK(mesh.group(GroupKind::shard, 24) == std::vector<int>{16, 20, 24, 28});
   CHECK(mesh.group(GroupKind::replica, 0) == std::vector<int>{0, 16});
   CHECK(mesh.group(GroupKind::replica, 20) == std::vector<int>{4, 20});
-  // A whole gradient: four tensor slices times four shards.
+  // A whole gradient consists of four tensor slices times four shards.
   CHECK(mesh.group(GroupKind::norm, 5).size() == 16);
   CHECK(mesh.group(GroupKind::norm, 5).back() == 15);
 }
@@ -145,7 +146,8 @@ TEST_CASE("whole experts lie over tensor groups", "[models][mesh]") {
     CHECK(far.group(GroupKind::expert_rdp, far.rank(first)) ==
           far.group(GroupKind::expert_rdp, rank));
   }
-  // Four shards of what eight ranks of a stage share: two of each tensor index.
+  // The experts of a stage are on eight ranks, and four ranks share one copy of their states: two
+  // ranks of each tensor index.
   d.expert = 1;
   d.shard = 2;
   const Mesh shared(d, "PDT");
@@ -162,7 +164,7 @@ TEST_CASE("ranks with the same experts have shard groups of their own", "[models
   CHECK(pairs.groups(GroupKind::expert_rdp) == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}});
   CHECK(pairs.groups(GroupKind::expert_shard) == Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}});
   CHECK(pairs.groups(GroupKind::expert_replica) == Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}});
-  d.shard = 8;  // more than the four that have the same experts
+  d.shard = 8;  // more than the four ranks that have the same experts
   const Mesh all(d, "DPT");
   CHECK(all.groups(GroupKind::expert_shard) == Groups{{0, 2, 4, 6}, {1, 3, 5, 7}});
   CHECK(all.size_of(GroupKind::expert_replica) == 1);
@@ -208,10 +210,10 @@ TEST_CASE("an unknown placement is refused", "[models][mesh]") {
   CHECK_THROWS_AS(Mesh(degrees(1, 1, 1), "packed"), InputError);
 }
 
-// Tests which ranks share a group, pair by pair: those whose coordinates agree in what the group
-// keeps. d = data * context is counted as data index * context + context index.
+// Tests which ranks share a group, pair by pair. Two ranks do if their coordinates agree in the way
+// that the row of the group says. The data-parallel index is data index * context + context index.
 TEST_CASE("two ranks are in one group where their coordinates say so", "[models][mesh]") {
-  Degrees d = degrees(3, 3, 8);  // of three the first and the last are not all
+  Degrees d = degrees(3, 3, 8);  // with three stages, the first and the last are not all
   d.context = 2;
   d.shard = 4;
   d.expert = 4;

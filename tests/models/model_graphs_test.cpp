@@ -1,4 +1,4 @@
-// Graphs of the families: which operations their blocks have, and what their weights are called.
+// Tests the graphs of the model families: the operations of their blocks, and the names of weights.
 #include "models/compiler/passes/split/pad_vocabulary.h"
 #include "models/compiler/passes/split/split_context.h"
 #include "models/program/graph/experts.h"
@@ -16,8 +16,8 @@ TEST_CASE("every model of the zoo has a sound graph", "[models][importers]") {
     CHECK(model.name == name);
     const Graph graph = graph_of(model);
     verify(graph, "build_graph");
-    // Units: an embedding, the blocks, a final norm unless the norms come after, a head.
-    // A decoder has an embedding and blocks of its own, which attend twice.
+    // The units are an embedding, the blocks, a final norm unless norms follow the residual sums,
+    // and a head. A decoder has an embedding and blocks of its own, which attend twice.
     const int stacks = model.has_decoder() ? 2 : 1;
     const bool ends_in_norm =
         model.family != Family::bert && model.architecture != Architecture::bart;
@@ -92,7 +92,8 @@ TEST_CASE("layers that share their parameters", "[models][importers]") {
   const std::string layer = "albert.encoder.albert_layer_groups.0.albert_layers.0.";
   CHECK(users(albert, parameter(albert, layer + "attention.query.weight").tensor) == 12);
   CHECK(users(albert, parameter(albert, layer + "full_layer_layer_norm.bias").tensor) == 12);
-  // Tables and logits are narrower than the layers between them.
+  // In ALBERT, the tables and the inputs of the output layer are narrower than the layers between
+  // them.
   CHECK(parameter(albert, "albert.embeddings.word_embeddings.weight").global_shape ==
         Shape{30000, 128});
   CHECK(parameter(albert, "albert.encoder.embedding_hidden_mapping_in.weight").global_shape ==
@@ -115,14 +116,14 @@ TEST_CASE("a vision transformer's sequence is its image", "[models][importers]")
   CHECK(patches.global_shape == Shape{768, 3, 16, 16});
   CHECK(patches.shape == Shape{768, 768});
   CHECK(parameter(graph, "vit.embeddings.position_embeddings").global_shape == Shape{1, 197, 768});
-  // 6 FLOPs of a token for each weight of a product, and 12 h for each pair of tokens and layer;
-  // the patches are all tokens but one, and the head sees that one.
+  // A token takes 6 FLOPs for each weight of a matmul, and each pair of tokens takes 12 h per
+  // layer. All tokens but one are patches, and the head reads only that one.
   const double h = 768, tokens = 2 * 197, layers = 12;
   CHECK(model_flops(graph) ==
         Approx(6 * tokens * layers * 12 * h * h + 12 * h * layers * 2 * 197 * 197 +
                6 * 2 * (196 * h * h + 1000 * h))
             .epsilon(1e-12));
-  CHECK(error_with("vit-base-patch16-224", "tie_word_embeddings", true) == "");  // it has no words
+  CHECK(error_with("vit-base-patch16-224", "tie_word_embeddings", true) == "");  // has no effect
   CHECK_FALSE(theirs(config_of("vit-base-patch16-224")
                          .patch(json::parse(
                              R"([{"op": "add", "path": "/tie_word_embeddings", "value": true}])")))
@@ -154,7 +155,7 @@ TEST_CASE("masked and question-answering heads", "[models][importers]") {
   CHECK(spans.tensor(spans.targets).type.shape == Shape{2, 2});
   CHECK(has_parameter(spans, "qa_outputs.bias"));
   CHECK(spans.units.back().path == "qa_outputs");
-  // RoBERTa's first two positions are the padding's.
+  // RoBERTa's first two rows of the position table are not for tokens.
   CHECK(load_model("roberta-base", source).positions == 512);
 }
 
@@ -169,7 +170,7 @@ TEST_CASE("heads that say the class of a text", "[models][importers]") {
   CHECK(gpt.units.back().path == "score");
   CHECK(parameter(gpt, "score.weight").global_shape == Shape{100, 64});
   CHECK_FALSE(has_parameter(gpt, "score.bias"));
-  // There are as many classes as tokens. The table is padded, the head is not.
+  // There are as many classes as tokens in the vocabulary. Only the table is padded.
   Plan plan;
   plan.training = training_of(2, 32);
   const Graph padded = pad_vocabulary(gpt, plan);
@@ -184,7 +185,7 @@ TEST_CASE("heads that say the class of a text", "[models][importers]") {
   config["architectures"] = {"BertForSequenceClassification"};
   const Graph bert = build_graph(theirs(config), training_of(2, 32));
   CHECK(parameter(bert, "bert.pooler.dense.weight").global_shape == Shape{768, 768});
-  CHECK(parameter(bert, "classifier.bias").global_shape == Shape{2});  // two unless it says more
+  CHECK(parameter(bert, "classifier.bias").global_shape == Shape{2});  // two classes by default
   config["id2label"] = {{"0", "no"}, {"1", "perhaps"}, {"2", "yes"}};
   CHECK(theirs(config).classes == 3);
   config["num_labels"] = 1;
@@ -273,7 +274,7 @@ TEST_CASE("matrices that are published as one", "[models][importers]") {
   const Parameter& up = parameter(phi, "model.layers.3.mlp.up_proj.weight");
   CHECK(up.part == PublishedPart{"model.layers.3.mlp.gate_up_proj.weight", 1, 16384, 8192});
   CHECK(shape_of_whole(*up.part, up.global_shape) == Shape{16384, 3072});
-  // 128 heads in 8 groups of 16, each with a key and a value.
+  // Falcon 40B has 128 heads in 8 groups of 16, each with one key and one value.
   const Graph falcon = graph_of(load_model("falcon-40b", source));
   const Parameter& k = parameter(falcon, "transformer.h.0.self_attention.key.weight");
   CHECK(k.part == PublishedPart{"transformer.h.0.self_attention.query_key_value.weight", 8, 18 * 64,
@@ -298,7 +299,7 @@ TEST_CASE("experts that are published as one", "[models][importers]") {
   CHECK(below[3].of_whole == (3 * 1024 + 512) * 1024);
   CHECK(below[3].count == 512 * 1024);
   CHECK(below[3].step == 1);
-  // [in, out], columns in turn.
+  // gpt-oss stores [in, out], and the columns of gate and up alternate.
   const Graph oss = graph_of(load_model("gpt-oss-20b", source));
   const Parameter& in = parameter(oss, "model.layers.2.mlp.experts.up_proj");
   REQUIRE(in.part);
@@ -356,7 +357,7 @@ TEST_CASE("Llama 4's blocks with and without rotary positions, with and without 
   CHECK(maverick.dense_ffn == 16384);
   CHECK(maverick.has_experts(1));
   CHECK_FALSE(maverick.has_experts(0));
-  // The sequence fits into a chunk, and is shorter than what the queries grow with.
+  // The sequence fits into one chunk, and is shorter than the length from which queries are scaled.
   const Graph plain = built(maverick, 8191);
   CHECK(nodes_of(plain, Op::rope) == 2 * 36);
   CHECK(nodes_of(plain, Op::head_norm) == 0);
@@ -379,7 +380,8 @@ TEST_CASE("Llama 4's blocks with and without rotary positions, with and without 
     CHECK(nodes_of(graph, Op::head_norm) == 2 * 36);
     CHECK(nodes_of(graph, Op::scale_rows) == 48);
   }
-  // Half of the gate's and the other's columns, [in, out].
+  // Llama 4 stores [in, out]: the first half of the columns is the gate, the second half the other
+  // factor.
   const Graph graph = graph_of(scout);
   const Parameter& up = parameter(graph, "model.layers.2.feed_forward.experts.up_proj");
   REQUIRE(up.part);

@@ -1,5 +1,5 @@
-// Tests what offloading changes: it needs less memory on the device, it needs memory of the host,
-// and the copies have an order.
+// Tests offloading: it needs less memory on the device and more on the host, and its copies come in
+// the right order.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -14,14 +14,14 @@ using namespace meshwright::tests;
 
 namespace {
 
-// micro_batch 2 x sequence 8 x hidden 32 x 4 bytes: the input of a block.
+// The bytes of a block's input: micro_batch 2 x sequence 8 x hidden 32 x 4 bytes.
 constexpr std::int64_t input = 2 * 8 * 32 * 4;
 
 }  // namespace
 
 TEST_CASE("windows hold what is on its way, host memory the rest", "[models][lower][offload]") {
   const Model model = small_model("gpt");
-  // GPipe on 2 stages, 8 micro-batches: stage 0 has two blocks, of which each keeps its input.
+  // In GPipe on 2 stages with 8 micro-batches, stage 0 has two blocks. Each block saves its input.
   Plan plan = offloading_plan(model, {.pipeline = 2, .micro_batches = 8}, Offload::none, 0);
   plan.parallelism.schedule = ScheduleKind::gpipe;
   const MemoryPlan kept = lower_small(model, plan)[0].memory;
@@ -31,15 +31,16 @@ TEST_CASE("windows hold what is on its way, host memory the rest", "[models][low
   CHECK(sent.slots[0].slots == 8);
   CHECK(sent.slots[0].stride == kept.slots[0].stride - 2 * input);
   CHECK(sent.windows[0].stride == 2 * input);
-  // Forward: the newest and the one that leaves; backward: two to come and the one that is read.
-  // Around the turn the last ones stay while the first to come back are loaded.
+  // Forward tasks need two windows: for the newest micro-batch and for the one that is copied out.
+  // Backward tasks need three: for the one that is read and for two that are copied in. Between
+  // both, the last micro-batches stay while the first ones are copied in.
   CHECK(sent.windows[0].slots >= 3);
   CHECK(sent.windows[0].slots <= 5);
   CHECK(sent.host[0].stride == 2 * input);
   CHECK(sent.host_bytes == sent.host[0].slots * 2 * input);
   CHECK(sent.arena_bytes == kept.arena_bytes - (8 - sent.windows[0].slots) * 2 * input);
   CHECK(kept.host_bytes == 0);
-  // With a longer horizon they come back earlier and lie there longer.
+  // With a longer horizon, activations come back earlier and so occupy windows for longer.
   plan.parallelism.offload_horizon = 4;
   CHECK(lower_small(model, plan)[0].memory.windows[0].slots > sent.windows[0].slots);
 }
@@ -48,7 +49,7 @@ TEST_CASE("activations that would come back at once are not offloaded",
           "[models][lower][offload]") {
   Model model = small_model("gpt");
   model.layers = 8;  // at least one on every stage
-  // 1F1B: on the last stage every backward task follows its forward task.
+  // In 1F1B, every backward task of the last stage follows its forward task directly.
   const Plan plan =
       offloading_plan(model, {.pipeline = 4, .micro_batches = 8}, Offload::activations, 1);
   const std::vector<Program> stages = lower_small(model, plan);
@@ -56,7 +57,7 @@ TEST_CASE("activations that would come back at once are not offloaded",
   for (const Task& task : stages[3].tasks) CHECK(!task.offloaded);
   CHECK(stages[0].memory.host_bytes > 0);
   CHECK(stages[0].memory.windows[0].slots < stages[0].memory.slots[0].slots);
-  // A single micro-batch: nothing to save.
+  // With a single micro-batch, offloading would save nothing.
   const Program alone =
       lower_small(model, offloading_plan(model, {.micro_batches = 1}, Offload::activations, 1))[0];
   CHECK(alone.memory.host_bytes == 0);
@@ -137,7 +138,7 @@ TEST_CASE("states wait in host memory, and those of two pieces are on the device
       CHECK(with.host_bytes == states);
       CHECK(without.host_bytes == 0);
       CHECK(with.persistent_bytes == without.persistent_bytes - states);
-      // Two places, where what bodies of chunks work in has room for them.
+      // Two buffers for states need no additional memory if they fit into the task region.
       CHECK(with.task_bytes <= std::max(without.task_bytes, 2 * largest));
       CHECK(with.arena_bytes < without.arena_bytes);
     }
@@ -163,7 +164,7 @@ TEST_CASE("states come before their step, in turns, and go back after it",
                                          : goes ? "out"
                                                 : "step") +
                              " " + std::to_string(each.bucket) + "." + std::to_string(each.piece);
-    if (order.empty() || order.back() != word) order.push_back(word);  // three states each
+    if (order.empty() || order.back() != word) order.push_back(word);  // once for three states
   }
   for (std::size_t b = 0; b < program.buckets.size(); ++b) {
     const Bucket& bucket = program.buckets[b];
@@ -188,7 +189,7 @@ TEST_CASE("states come before their step, in turns, and go back after it",
   CHECK(in == elements * 12);
 }
 
-// Averages come as weights do, and go when these have changed.
+// Averages of weights are copied in before the update and copied out after it, as masters are.
 TEST_CASE("averages of weights wait on the host too", "[models][lower][offload]") {
   const Model model = small_model("gpt");
   for (const OptimizerKind optimizer : {OptimizerKind::adamw, OptimizerKind::lamb}) {
@@ -226,7 +227,7 @@ TEST_CASE("lamb measures everything first: states come twice", "[models][lower][
     for (const Bucket& bucket : program.buckets) elements += bucket.shard_elements;
     CHECK(in == 2 * 12 * elements);
     CHECK(out == 12 * elements);  // moments once, then masters
-    // In list order, each finds its own piece in its place.
+    // In list order, each instruction finds the states of its own piece in the buffer.
     std::map<int, std::pair<int, int>> there;
     for (const Instruction& each : step_end(program).instructions) {
       const std::pair piece{each.bucket, each.piece};

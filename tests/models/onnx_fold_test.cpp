@@ -1,5 +1,5 @@
-// Tests what is computed while an ONNX file is read, operator by operator, against the values that
-// the standard's definitions give.
+// Tests the operators that are computed while an ONNX file is read, one by one, against the values
+// that the standard's definitions give.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -69,7 +69,7 @@ std::string refusal(const OnnxNode& node, const std::vector<Known>& inputs) {
 TEST_CASE("operators of two operands are computed element by element", "[models][onnx]") {
   struct Row {
     const char* op;
-    Values expected;  // of -7 and 2, 7 and 2, 3 and 3, 0 and 2
+    Values expected;  // results for -7 and 2, 7 and 2, 3 and 3, 0 and 2
     KnownKind kind = integer;
   };
   const Known a = vector_of({-7, 7, 3, 0}), b = vector_of({2, 2, 3, 2});
@@ -101,7 +101,7 @@ TEST_CASE("operators of two operands are computed element by element", "[models]
   check(result_of(node_of("Mod"), {ones, zeros}), {2}, {0, 0});
   check(result_of(node_of("Div"), {vector_of({7, -7}, real), vector_of({2, 2}, real)}), {2},
         {3.5, -3.5});
-  // Reals are rounded to fp32.
+  // Results of floating-point operands are rounded to fp32.
   check(result_of(node_of("Div"), {vector_of({1}, real), vector_of({3}, real)}), {1},
         {static_cast<double>(1.0F / 3.0F)});
 }

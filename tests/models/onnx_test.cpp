@@ -1,5 +1,5 @@
-// Graphs of ONNX files (tests/golden/make_onnx.py makes them) against those of the same models'
-// configurations, and what is refused.
+// Compares graphs of ONNX files, which tests/golden/make_onnx.py makes, with graphs of the same
+// models' configurations. Also tests which files are rejected.
 #include <random>
 
 #include "models/architectures/onnx/imported_graph.h"
@@ -33,7 +33,8 @@ std::string refusal_of(const std::string& bytes) {
   return "without the path: " + message;
 }
 
-// A node by what it does and where, whatever its place among nodes that do not depend on it.
+// Returns the nodes of a graph, sorted by names that say what each node does and where. So nodes
+// can be compared even if independent nodes come in another order.
 std::vector<std::pair<std::string, const Node*>> nodes_by_name(const Graph& graph) {
   std::vector<std::pair<std::string, const Node*>> nodes;
   for (const Node& node : graph.nodes) {
@@ -51,8 +52,8 @@ std::vector<std::pair<std::string, const Node*>> nodes_by_name(const Graph& grap
   return nodes;
 }
 
-// Everything that a plan can tell the one from the other by; activations may be modules of their
-// own.
+// Checks that two graphs are equal for every plan. Only the modules of activation functions may
+// differ.
 void check_alike(const Graph& got, const Graph& expected) {
   const auto nodes = nodes_by_name(got), wanted = nodes_by_name(expected);
   REQUIRE(nodes.size() == wanted.size());
@@ -106,7 +107,8 @@ TEST_CASE("an exported model is the graph of its configuration", "[models][onnx]
   }
 }
 
-// transformers 4.46 adds token types before positions, the published model after them.
+// In the file, which transformers 4.46 wrote, token types are added before positions. In the
+// published model they are added after positions.
 TEST_CASE("an exported encoder is a masked model", "[models][onnx]") {
   const Model model = of_file("bert-17-mask");
   CHECK(model.head == Head::mlm);
@@ -126,8 +128,8 @@ TEST_CASE("an exported encoder is a masked model", "[models][onnx]") {
   }
 }
 
-// Names and count of the file's weights: of newly drawn models the exporter keeps one of several
-// vectors of equal numbers.
+// In a model with fresh weights, several vectors have equal values. The exporter writes only one of
+// them, but each is a parameter of its own.
 TEST_CASE("equal vectors of a file are parameters of their own", "[models][onnx]") {
   const Model model = of_file("gpt2-17-fresh");
   const Model same = theirs(nlohmann::json::parse(
@@ -140,7 +142,7 @@ TEST_CASE("equal vectors of a file are parameters of their own", "[models][onnx]
   CHECK(weights.read("transformer.h.1.mlp.c_fc.bias") == std::vector<float>(64, 0.0F));
 }
 
-// The planner asks for as many blocks as tell it what one costs.
+// The planner builds models with other numbers of blocks to find out what one block costs.
 TEST_CASE("alike blocks can be more or fewer than the file has", "[models][onnx]") {
   for (const int layers : {1, 2, 3, 7}) {
     Model model = of_file("llama-14"), expected = of_config("llama");
@@ -150,7 +152,8 @@ TEST_CASE("alike blocks can be more or fewer than the file has", "[models][onnx]
 }
 
 TEST_CASE("views of a tensor are composed as NumPy composes strides", "[models][onnx]") {
-  // [2,3,8] -> [2,3,2,4] -> [2,2,3,4]: heads before tokens, as attention has them.
+  // The view goes from [2,3,8] through [2,3,2,4] to [2,2,3,4], with heads before tokens as in
+  // attention.
   const OnnxView whole = whole_view({2, 3, 8});
   CHECK(is_in_order(whole, 48));
   const OnnxView heads = transposed(*reshaped(whole, {2, 3, 2, 4}), {0, 2, 1, 3});
@@ -159,10 +162,10 @@ TEST_CASE("views of a tensor are composed as NumPy composes strides", "[models][
   CHECK(heads.dims[2] == OnnxView::Dimension{{3, 8}});
   CHECK(is_permutation(heads, 48));
   CHECK_FALSE(is_in_order(heads, 48));
-  // Back again, and in another shape.
+  // The view is transposed back and gets another shape.
   CHECK(is_in_order(*reshaped(transposed(heads, {0, 2, 1, 3}), {6, 8}), 48));
-  // [2,2,3,4] -> [4,3,4]: batch and heads have one stride, 12 and 24 elements apart... 24 = 2 * 12
-  // is that of no whole, so both indices stay.
+  // From [2,2,3,4] to [4,3,4]: batch and heads become one dimension, but their strides, 24 and 4,
+  // are not those of one contiguous dimension. So the view keeps both.
   const OnnxView joined = *reshaped(heads, {4, 3, 4});
   CHECK(joined.dims[0] == OnnxView::Dimension{{2, 24}, {2, 4}});
   // The second half of the last dimension begins at element 2.
@@ -170,10 +173,10 @@ TEST_CASE("views of a tensor are composed as NumPy composes strides", "[models][
   CHECK(half.offset == 2);
   CHECK(half.dims[3] == OnnxView::Dimension{{2, 1}});
   CHECK_FALSE(is_permutation(half, 48));
-  // Each head twice.
+  // Each head is repeated.
   const OnnxView twice = expanded(*reshaped(heads, {2, 2, 1, 3, 4}), {2, 2, 2, 3, 4});
   CHECK(reshaped(twice, {2, 4, 3, 4})->dims[1] == OnnxView::Dimension{{2, 4}, {2, 0}});
-  // A dimension of 3 tokens and 2 heads cannot be cut in 4.
+  // A view of 48 elements cannot get a shape of 50.
   CHECK_FALSE(reshaped(transposed(heads, {0, 2, 1, 3}), {2, 5, 5}).has_value());
 }
 
@@ -285,7 +288,7 @@ TEST_CASE("weights that are not there, or of another size, are refused", "[model
         "initializer a.weight: has 5 bytes of data, but its shape needs 64");
 }
 
-// Bytes changed at random: a message, or a graph that is sound.
+// Bytes are changed at random. The result must be an error message or a valid graph.
 TEST_CASE("a damaged ONNX file never ends the program", "[models][onnx]") {
   const TestFolder folder;
   std::filesystem::copy_file(onnx_folder + "llama-17-external.data",

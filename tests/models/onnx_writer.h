@@ -1,5 +1,5 @@
-// Small ONNX files, byte by byte: messages of protocol buffers are fields of a number, a kind (0: a
-// number, 2: bytes) and a value (protobuf.dev, "Encoding").
+// Writes small ONNX files byte by byte. A message of protocol buffers is a list of fields, each
+// with a number, a kind (0: an integer, 2: bytes) and a value (protobuf.dev, "Encoding").
 #pragma once
 
 #include <cstdint>

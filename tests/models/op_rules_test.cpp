@@ -21,7 +21,7 @@ Names those_that(Property has) {
   return names;
 }
 
-// Returns the words of a text.
+// Returns the words of a text, which blanks separate.
 Names words(const std::string& text) {
   Names names;
   std::string word;
@@ -238,6 +238,6 @@ TEST_CASE("operations have the numbers of operands that their signatures name", 
              "cube_grad silu_grad mean_of_squares_grad inverse_root_grad row_dots "
              "scale_columns_grad weigh_transposed softmax_grad log_softmax_grad")},
   };
-  found.erase("1 to 1");  // all others
+  found.erase("1 to 1");  // all operations that are not listed
   CHECK(found == wanted);
 }

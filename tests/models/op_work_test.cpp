@@ -1,4 +1,5 @@
-// The kernels, FLOPs and bytes of every operation on one small example, counted by hand.
+// Compares the kernels, FLOPs and bytes of every operation with those of a small example that were
+// counted by hand.
 //
 // Two sequences of four tokens make eight rows of six columns. In bf16 such a matrix has
 // 8 * 6 * 2 = 96 bytes, its fp32 copy 192.
@@ -42,7 +43,7 @@ Kernel joined(double bytes) {
 Kernel product_of(std::int64_t m, std::int64_t n, std::int64_t k, double flops, double bytes) {
   return {Kernel::Kind::gemm, m, n, k, 1, flops, bytes};
 }
-// Returns a grouped matrix multiplication of four experts.
+// Returns the kernel of a grouped matrix multiplication of four experts.
 Kernel expert_product_of(std::int64_t m, std::int64_t n, std::int64_t k, double flops,
                          double bytes) {
   return {Kernel::Kind::gemm, m, n, k, 4, flops, bytes};
@@ -51,7 +52,8 @@ Kernel quantized(Kernel kernel) {
   kernel.quantized = true;
   return kernel;
 }
-// Returns a batched matrix multiplication of four heads, counted over two sequences.
+// Returns the kernel of a batched matrix multiplication of four heads: two in each of two
+// sequences.
 Kernel of_heads(std::int64_t m, std::int64_t n, std::int64_t k, double flops, double bytes) {
   return {Kernel::Kind::batched_gemm, m, n, k, 4, flops, bytes};
 }
@@ -71,7 +73,7 @@ Kernels times(int count, const Kernel& kernel) {
   return Kernels(static_cast<std::size_t>(count), kernel);
 }
 
-// Kernels by compiler level: none, fused, full.
+// The kernels of an operation at each compiler level.
 struct Levels {
   Kernels none, fused, full;
   Levels(Kernels all) : none(all), fused(all), full(all) {}
@@ -99,7 +101,7 @@ struct Example {
   double flops = 0;  // of the model
 };
 
-// Two heads of three columns, of which both use one key and value.
+// Returns attributes of two heads of three columns that share one key and value.
 Attributes plain() {
   Attributes a;
   a.micro_batch = 2;
@@ -118,9 +120,10 @@ Attributes with(Change change) {
 
 std::vector<Example> elementwise_examples() {
   const Attributes a = plain();
-  // The mask of dropout has a byte for each of 48 elements: 2 * 96 + 48 = 240.
+  // Dropout reads and writes 96 bytes, and its mask has a byte for each of 48 elements: 2 * 96 + 48
+  // = 240.
   const Levels dropped = by_level({memory(240)}, {joined(48)}, {});
-  // In fp32 an element has 4 bytes: 96 + 192 to convert, 2 * 192 + 48 to drop.
+  // In fp32 an element has 4 bytes: converting moves 96 + 192, and dropout 2 * 192 + 48.
   const Attributes dropping_wide = with([](Attributes& to) {
     to.dropout = 0.1;
     to.drops_in_fp32 = true;
@@ -193,7 +196,7 @@ std::vector<Example> row_examples() {
        {memory(192), memory(192)}},
       {Op::norm_parts_sums, split, {x, row, saved, x}, {statistics}, {memory(192)}},
       {Op::norm_parts_grad, split, {x, row, saved, x, statistics}, {x}, {memory(288)}},
-      // Squares of fp32 copies, then their means.
+      // The kernels convert to fp32, square, and take the means.
       {Op::mean_of_squares, a, {x}, {column}, {convert, memory(384), memory(192)}},
       {Op::mean_of_squares, a, {wide}, {column}, {memory(384), memory(192)}},
       {Op::inverse_root, a, {column}, {column}, {memory(64)}},
@@ -212,7 +215,7 @@ std::vector<Example> row_examples() {
 
 std::vector<Example> product_examples() {
   const Attributes a = plain();
-  // Two of the six columns of logits are padding: an even vocabulary is the training compiler's.
+  // Two of the six columns of logits are padding, which only the training compiler has.
   const Attributes padded = with([](Attributes& to) { to.vocabulary = 4; });
   const Attributes apart = with([](Attributes& to) { to.accumulate_separately = true; });
   const Attributes in_out = with([](Attributes& to) { to.weight_in_out = true; });
@@ -225,7 +228,9 @@ std::vector<Example> product_examples() {
   const TensorType logits = half({8, 6}), table = half({6, 5}), table_sum = word({6, 5});
   const TensorType one = word({1, 1});
   return {
-      // 8 * 5 * 6 multiplications and as many additions; 96 + 60 + 80 bytes.
+      // The matmul does 8 * 5 * 6 multiplications and the same number of additions, and moves 96 +
+      // 60
+      // + 80 bytes.
       {Op::linear, a, {x, weight}, {y}, {product_of(8, 5, 6, 480, 236)}, 480},
       {Op::linear, in_out, {x, half({6, 5})}, {y}, {product_of(8, 5, 6, 480, 236)}, 480},
       {Op::linear, a, {x, weight, half({5})}, {y}, {product_of(8, 5, 6, 480, 246)}, 480},
@@ -249,7 +254,7 @@ std::vector<Example> product_examples() {
        eager_and_by_hand({product_of(8, 5, 4, 320, 236)}, {product_of(8, 5, 6, 480, 236)})},
       // The fp32 sum is read and written: 96 + 80 + 2 * 120.
       {Op::linear_grad_weight, a, {x, y}, {sum}, {product_of(6, 5, 8, 480, 416)}},
-      // A gradient of 60 bytes in bf16 is written, and read by the kernel that adds it.
+      // A gradient of 60 bytes in bf16 is written. Another kernel reads it and adds it to the sum.
       {Op::linear_grad_weight,
        apart,
        {x, y},
@@ -271,7 +276,7 @@ std::vector<Example> product_examples() {
 std::vector<Example> embedding_examples() {
   const Attributes a = plain();
   const Attributes shared = with([](Attributes& to) { to.vocabulary_parallel = true; });
-  // A class token and four patches of 2 * 2 pixels in three channels.
+  // The image has a class token and four patches of 2 * 2 pixels in three channels.
   const Attributes image = with([](Attributes& to) {
     to.sequence_length = 5;
     to.channels = 3;
@@ -339,13 +344,13 @@ std::vector<Example> attention_examples() {
   const TensorType kv = half({8, 3}), saved = word({4, 4}), scores = half({4, 4, 4});
   const TensorType table = half({3, 2}), both = half({8, 6});
   const TensorType q_heads = half({4, 4, 3}), k_heads = half({2, 4, 3});
-  // The batches hold 4 heads of 2 sequences, with products of [4,3] and [3,4], or of [4,4] and
+  // There are 2 heads in each of 2 sequences, with matmuls of [4,3] and [3,4], or of [4,4] and
   // [4,3].
   const Kernel q_k = of_heads(4, 4, 3, 384, 4 * (12 + 12 + 16) * 2);
   const Kernel w_v = of_heads(4, 3, 4, 384, 4 * (16 + 12 + 12) * 2);
   const Kernel narrow_w_v = of_heads(4, 2, 4, 256, 4 * (16 + 8 + 8) * 2);
-  // 64 scores. In sequences of four tokens a framework's softmax takes fp32 copies of them: from
-  // two bytes to four, scaled, masked, softmax, back.
+  // There are 64 scores. Sequences of four tokens are too short for the fused softmax, so scores
+  // are converted to fp32, scaled, masked, normalized, and converted back.
   const Kernels softmax = {memory(64 * 4)};
   const Kernels long_softmax = {memory(64 * 6), memory(64 * 8), memory(64 * 8), memory(64 * 8),
                                 memory(64 * 6)};
@@ -362,8 +367,8 @@ std::vector<Example> attention_examples() {
       {Op::rope_grad, a, {x}, {x}, {memory(192)}},
       {Op::concat_heads, turned, {half({8, 4}), half({8, 1})}, {x}, {memory(192)}},
       {Op::concat_heads_grad, turned, {x}, {half({8, 4}), half({8, 1})}, {memory(2 * (64 + 16))}},
-      // 4 heads of 4 queries and 4 keys, twice 3 columns: 4 * 16 * 6 * 2 = 768, half of it masked.
-      // 96 + 48 + 48 bytes are read, 96 + 64 written.
+      // 4 heads have 16 scores each, and two matmuls 3 columns each: 4 * 16 * 6 * 2 = 768 FLOPs,
+      // half of which the mask skips. 96 + 48 + 48 bytes are read, 96 + 64 written.
       {Op::attention, a, {x, kv, kv}, {x, saved}, {flash(4, 384, 352)}, 768},
       {Op::attention, unmasked, {x, kv, kv}, {x, saved}, {flash(4, 768, 352)}, 768},
       {Op::attention, packed, {x, kv, kv, tokens}, {x, saved}, {flash(4, 192, 384)}, 768},
@@ -399,7 +404,7 @@ std::vector<Example> attention_examples() {
         Kernels{q_k} + long_softmax + Kernels{narrow_w_v},
         Kernels{q_k} + softmax + Kernels{narrow_w_v}},
        640},
-      // Five products, three of them as wide as queries: 4 * 16 * 15 * 2 = 1920.
+      // The gradient has five matmuls of 3 columns each: 4 * 16 * 15 * 2 = 1920 FLOPs.
       {Op::attention_grad, a, saved_inputs, {x, kv, kv}, {flash_backward(4, 960, 448 + 192)}},
       {Op::attention_grad,
        unfused,
@@ -430,15 +435,15 @@ std::vector<Example> attention_examples() {
       {Op::context_pack, a, {kv, kv}, {both}, {memory(192)}},
       {Op::context_unpack, a, {both}, {kv, kv}, {memory(192)}},
       {Op::context_attention, step, {x, both}, {x, saved}, {flash(4, 384, 352)}, 768},
-      // The keys of three ranks.
+      // Attention reads the keys of three ranks.
       {Op::context_attention,
        gathered,
        {x, half({24, 6})},
        {x, saved},
        {flash(12, 1152, 544)},
        2304},
-      // 48 elements in blocks of three ranks: the first becomes fp32, the others are added, and
-      // the sum is rounded.
+      // Each of three ranks makes a block of 48 elements. The first is converted to fp32, the
+      // others are added to it, and the sum is rounded.
       {Op::context_attention,
        of_pytorch,
        {x, half({24, 12})},
@@ -471,7 +476,7 @@ std::vector<Example> attention_examples() {
       {Op::softmax_grad, a, {scores, scores}, {scores}, {memory(384)}},
       {Op::drop_probabilities, a, {scores}, {scores}, dropped},
       {Op::drop_probabilities_grad, a, {scores}, {scores}, dropped_grad},
-      // The bias of one of the two sequences.
+      // The bias is read for one of the two sequences.
       {Op::add_relative_bias, buckets, {scores, table}, {scores}, {memory(2 * 128 + 64)}},
       {Op::relative_bias_grad, buckets, {scores}, {word({3, 2})}, {memory(128 + 24)}},
   };
@@ -494,7 +499,7 @@ std::vector<Example> loss_examples() {
        {wide, tokens},
        {loss, loss},
        eager_and_by_hand({memory(384)}, {memory(192)})},
-      // Five passes over the fp32 copy: 1, 2, 2, 1 and 2 times its bytes.
+      // Five kernels move 1, 2, 2, 1 and 2 times the bytes of the fp32 copy.
       {Op::cross_entropy,
        apart,
        {x, tokens},
@@ -530,7 +535,8 @@ std::vector<Example> loss_examples() {
   };
 }
 
-// Four experts, of which each token chooses two; two slots for every sequence: 4 * 2 * 2 rows.
+// Returns examples with four experts, of which each token chooses two. Experts have two slots for
+// every sequence, so there are 4 * 2 * 2 rows.
 std::vector<Example> expert_examples() {
   const auto experts_with = [](auto change) {
     Attributes a = plain();
@@ -562,17 +568,18 @@ std::vector<Example> expert_examples() {
       {Op::dispatch, a, {x, slots}, {y}, {memory(2 * 192)}},
       {Op::dispatch_grad, a, {slots, y}, {x}, {memory(96 * 3)}},
       {Op::expert_exchange, a, {y}, {y}, nothing_runs},
-      // Four products of [4,6] and [6,5]: 4 * 120 * 2; 192 + 240 + 160 bytes.
+      // Four matmuls of [4,6] and [6,5] take 4 * 120 * 2 FLOPs and move 192 + 240 + 160 bytes.
       {Op::expert_linear, a, {y, weight}, {z}, {expert_product_of(4, 5, 6, 960, 592)}, 960},
-      // Eight of the sixteen choices have no slot.
+      // With one slot, eight of the sixteen choices have none.
       {Op::expert_linear,
        one_slot,
        {rows(8, 6), weight},
        {rows(8, 5)},
        {expert_product_of(2, 5, 6, 480, 96 + 240 + 80)},
        480},
-      // Without slots an expert has a fourth of what the most loaded rank gets, rounded up: 16 / 4,
-      // 17 / 4 with a tenth more, at most the rows that there are, and one at least.
+      // In a dropless layer, each of four experts has a quarter of the most loaded rank's rows,
+      // rounded up: of 16, or of 17 with an imbalance of 1.1. There are at least one and at most
+      // all rows.
       {Op::expert_linear,
        dropless(20, 1),
        {rows(20, 6), weight, counts},
@@ -626,7 +633,8 @@ std::vector<Example> expert_examples() {
   };
 }
 
-// Collectives are no kernels; what only moves elements reads and writes them.
+// Returns examples of communication. Collectives are no kernels. Operations that reorder elements
+// read and write them.
 std::vector<Example> communication_examples() {
   const Attributes tensor = with([](Attributes& to) { to.tensor_degree = 2; });
   const Attributes context = with([](Attributes& to) { to.context_degree = 2; });
@@ -660,7 +668,8 @@ std::vector<Example> quantized_examples() {
   };
   const TensorType one = word({1}), scale = word({1, 1});
   const TensorType q = eight_bits({8, 6}), turned = eight_bits({6, 8});
-  // 16,384 weights in 4 bits have 256 scales of 4 bytes, or of 1 byte and 4 bytes for all.
+  // 16,384 weights in 4 bits have 256 scales. These take 4 bytes each or, if they are quantized
+  // too, 1 byte each and 4 bytes for all.
   const Attributes to_bf16 = with([](Attributes& to) { to.storage = Dtype::bf16; });
   const Shape square{128, 128};
   const Kernel widens = memory(8192 + 256 + 4 + 32768);
@@ -678,14 +687,16 @@ std::vector<Example> quantized_examples() {
       {Op::amax, made(false, false), {x}, {one}, {memory(96)}},
       {Op::amax, made(false, true), {x}, {one}, nothing_runs},
       {Op::quantize, made(false, false), {x, one}, {q, scale}, {memory(96 + 48 + 4)}},
-      // The kernel that made x writes the 52 bytes instead of these 96, or 104 instead.
+      // The kernel that made x writes 52 quantized bytes instead of the 96 of x, or 104 with the
+      // transposed copy.
       {Op::quantize, made(false, true), {x, one}, {q, scale}, {joined(0)}},
       {Op::quantize, made(true, true), {x, one}, {q, scale, turned, scale}, {joined(8)}},
       {Op::transpose, plain(), {x}, {half({6, 8})}, {memory(192)}},
   };
 }
 
-// Gradients of 48 elements in bf16, states in fp32, a norm in double.
+// Returns examples of a step's operations, with gradients of 48 elements in bf16, states in fp32
+// and a norm in fp64.
 std::vector<Example> step_examples() {
   const Attributes a = plain();
   const TensorType gradients = half({48}), state = word({48}), norm = twice({1});
@@ -705,14 +716,14 @@ std::vector<Example> step_examples() {
        {gradients, state, norm},
        {state, state},
        {memory(96 + 192 + 8 + 384)}},
-      // Gradients are read for the rows, and again for the columns.
+      // Gradients are read once for sums of rows and once for sums of columns.
       {Op::adafactor_sums, a, {gradients, norm}, {twice({14})}, {memory(96), memory(96)}},
       {Op::adafactor_norms,
        a,
        {gradients, state, norm, word({14})},
        {word({14}), norm},
        {memory(96 + 192 + 8 + 56 + 56 + 8)}},
-      // The counts, the biases and their masters.
+      // The kernel moves the counts, the biases and their masters.
       {Op::update_choice_biases, a, {twice({5}), norm}, {half({5}), word({5})}, {memory(3 * 40)}},
   };
 }
@@ -771,7 +782,7 @@ TEST_CASE("model FLOPs are those of forward products, without the mask's half", 
   }
 }
 
-// The work of segments is that of the captured file: captured_test.
+// Segments are tested in captured_test.cpp, because their work comes from the captured file.
 TEST_CASE("every operation but the fused one and segments has an example", "[ops][work]") {
   std::set<Op> seen{Op::fused, Op::segment, Op::segment_grad, Op::segment_loss,
                     Op::segment_loss_grad};
@@ -804,7 +815,7 @@ TEST_CASE("Megatron-LM's fused softmax takes fours of heads and tokens, 17 to 40
       append_kernels({Op::attention, a, Types{tensor, tensor, tensor}, Types{tensor, saved}},
                      CompilerLevel::fused, kernels);
       INFO(each.heads << " heads, " << each.length << " tokens");
-      // Two products, and one kernel of softmax or five.
+      // Unfused attention has two matmuls, and one kernel or five for softmax.
       CHECK(kernels.size() == (each.fused || dtype == Dtype::f32 ? 3 : 7));
     }
   }
@@ -815,7 +826,7 @@ namespace {
 const OptimizerWork adam{
     .elements = 100, .weights = Dtype::bf16, .gradients = Dtype::f32, .master = Dtype::f32};
 
-// The bytes of an element, kernel by kernel.
+// Returns the bytes that each kernel of an optimizer step moves for one element.
 template <class Change>
 std::vector<double> optimizer_bytes(CompilerLevel level, Change change) {
   OptimizerWork work = adam;
@@ -843,7 +854,8 @@ TEST_CASE("an optimizer's one kernel moves the bytes that its rule reads and wri
     return by_hand[0];
   };
   using Work = OptimizerWork;
-  // Moments 2 * (4 + 4), the gradient 4, the master 4 + 4, the weight 2.
+  // The bytes are 2 * (4 + 4) for two moments, 4 for the gradient, 4 + 4 for the master and 2 for
+  // the weight.
   CHECK(bytes([](Work&) {}) == 16 + 4 + 8 + 2);
   CHECK(bytes([](Work& w) { w.gradients = Dtype::bf16; }) == 16 + 2 + 8 + 2);
   CHECK(bytes([](Work& w) { w.moments = 1; }) == 8 + 4 + 8 + 2);
@@ -852,9 +864,9 @@ TEST_CASE("an optimizer's one kernel moves the bytes that its rule reads and wri
   // Weights that are their own masters are read too.
   CHECK(bytes([](Work& w) { w.master.reset(); }) == 16 + 4 + 2 * 2);
   CHECK(bytes([](Work& w) { w.master.reset(), w.weights = Dtype::f32; }) == 16 + 4 + 8);
-  // A master of the 16 low bits, which the weight makes whole.
+  // A master of 16 bits is the remainder of the weight, so the weight is read too.
   CHECK(bytes([](Work& w) { w.master = Dtype::bf16; }) == 16 + 4 + 4 + 2 * 2);
-  // LAMB and Adafactor have read the gradients before; Adafactor reads them again.
+  // LAMB and Adafactor have updated the moments before. Adafactor reads the gradients again.
   CHECK(bytes([](Work& w) { w.moments_are_ready = true; }) == 8 + 8 + 2);
   CHECK(bytes([](Work& w) { w.moments_are_ready = w.reads_gradients = true; }) == 8 + 4 + 8 + 2);
 }
@@ -862,15 +874,16 @@ TEST_CASE("an optimizer's one kernel moves the bytes that its rule reads and wri
 TEST_CASE("an eager framework's optimizer moves its states kernel by kernel", "[ops][work]") {
   using Work = OptimizerWork;
   const auto bytes = [](auto change) { return optimizer_bytes(CompilerLevel::none, change); };
-  // Decay, the first moment, two for the second, three for its root, the update, and the copy in
-  // 16 bits.
+  // The kernels are: decay, first moment, two for the second moment, three for its root, update,
+  // and the copy to 16 bits.
   CHECK(bytes([](Work&) {}) == Bytes{8, 12, 8, 12, 8, 8, 8, 16, 6});
   CHECK(bytes([](Work& w) { w.gradients = Dtype::bf16; }) == Bytes{8, 10, 8, 10, 8, 8, 8, 16, 6});
   CHECK(bytes([](Work& w) { w.moments = 1; }) == Bytes{8, 12, 12, 12, 6});
   CHECK(bytes([](Work& w) { w.average = true; }) == Bytes{8, 12, 8, 12, 8, 8, 8, 16, 6, 12});
   CHECK(bytes([](Work& w) { w.master.reset(), w.weights = Dtype::f32; }) ==
         Bytes{8, 12, 8, 12, 8, 8, 8, 16});
-  // States in other types have one kernel here too, and so has a rule of our own.
+  // States in other types have one kernel at this level too, and so do optimizers whose moments are
+  // updated before.
   CHECK(bytes([](Work& w) { w.master.reset(); }) == Bytes{16 + 4 + 2 * 2});
   CHECK(bytes([](Work& w) { w.moment = Dtype::bf16; }) == Bytes{8 + 4 + 8 + 2});
   CHECK(bytes([](Work& w) { w.moments_are_ready = true; }) == Bytes{8 + 8 + 2});

@@ -74,7 +74,7 @@ TEST_CASE("an output that is not finished leaves the old file and nothing else",
   { OutputFile(folder.file("old")).write("new"); }
   CHECK(content_of(folder.file("old")) == "old");
   CHECK(folder.names() == std::vector<std::string>{"old"});
-  // A file that would become too large stands for a full disk.
+  // A limit on the size of files simulates a full disk.
   rlimit limit{};
   REQUIRE(getrlimit(RLIMIT_FSIZE, &limit) == 0);
   const rlimit little{3, limit.rlim_max};
@@ -229,7 +229,7 @@ TEST_CASE("pipes are written through while somebody reads them", "[models][outpu
   close(end);
   CHECK(got == text);
   CHECK(S_ISFIFO(mode_of(pipe)));
-  // A reader that goes away is an error, and not the end of the process.
+  // If the reader of a pipe closes it, write() throws, and the process does not end.
   end = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
   CHECK(message_of([&] {
           OutputFile file(pipe);

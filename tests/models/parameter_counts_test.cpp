@@ -1,4 +1,4 @@
-// Parameters and FLOPs of models: those of the zoo are the published ones.
+// Tests the numbers of parameters and FLOPs of models. Those of the zoo must be the published ones.
 #include "models/program/graph/experts.h"
 #include "models/program/graph/graph.h"
 #include "tests/models/imported.h"
@@ -26,7 +26,8 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("llama-3-70b") == 70'553'706'496);
   CHECK(count("llama-3-405b") == 405'853'388'800);
   CHECK(count("mixtral-8x7b") == 46'702'792'704);
-  // Published sizes are rounded, and leave out the head or not; these are counted in transformers.
+  // Published sizes of these models are rounded, and some leave out the head. The expected numbers
+  // were counted in transformers.
   CHECK(count("distilgpt2") == 81'912'576);
   CHECK(count("bert-base-uncased") == 109'514'298);
   CHECK(count("bert-base-cased") == 108'340'804);
@@ -87,27 +88,29 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
 }
 
 TEST_CASE("parameter counts by arithmetic", "[models][importers]") {
-  // GPT-3: 12 h^2 + 13 h per layer, V h + P h + 2 h outside.
+  // GPT-3 has 12 h^2 + 13 h parameters per layer, and V h + P h + 2 h outside of the layers.
   const std::int64_t h = 12288;
   CHECK(count("gpt3-175b") == 96 * (12 * h * h + 13 * h) + (50257 + 2048) * h + 2 * h);
-  // BERT 10B: 4 h^2 + 2 h f + 9 h + f per layer, (V + 512 + 2) h + 2 h in the embeddings, and in
-  // the head h^2 + h, a norm of 2 h and V biases.
+  // BERT 10B has 4 h^2 + 2 h f + 9 h + f parameters per layer, (V + 512 + 2) h + 2 h in the
+  // embeddings, and in the head h^2 + h, a norm of 2 h and V biases.
   const std::int64_t b = 2560, f = 10240, v = 32008;
   CHECK(count("bert-10b") ==
         127 * (4 * b * b + 2 * b * f + 9 * b + f) + (v + 514) * b + 2 * b + b * b + 3 * b + v);
-  // MPT-7B: no biases: 12 h^2 + 2 h per layer, V h + h outside; published: 6,649,286,656.
+  // MPT-7B has no biases: 12 h^2 + 2 h parameters per layer, and V h + h outside of the layers. The
+  // published number is 6,649,286,656.
   const Model mpt = ours(
       R"({"family": "mpt", "hidden": 4096, "layers": 32, "heads": 32, "vocab": 50432,
           "positions": 2048})");
   CHECK(parameter_count(graph_of(mpt)) == 6'649'286'656);
-  // BLOOM-560M, published: 559,214,592.
+  // BLOOM-560M has 559,214,592 parameters, as published.
   const Model bloom =
       ours(R"({"family": "bloom", "hidden": 1024, "layers": 24, "heads": 16, "vocab": 250880})");
   CHECK(parameter_count(graph_of(bloom)) == 559'214'592);
 }
 
-// The published files' 61st layer without its copies of the table and of the head: the paper's
-// block of 11,507,286,016 parameters, three norms of 7168, and a matrix of 7168 x 14336.
+// The expected number is that of the published files' layer 61 without its copies of the table and
+// of the head: a block of 11,507,286,016 parameters, three norms of 7168, and a matrix of 7168 x
+// 14336.
 TEST_CASE("a block of multi-token prediction has the parameters that were published",
           "[models][importers]") {
   const Model model = load_model("deepseek-v3", source);
@@ -124,9 +127,9 @@ TEST_CASE("a block of multi-token prediction has the parameters that were publis
           (std::string(name) == "mlp.gate"));
 }
 
-// 12.88 G of Mixtral's parameters are active in a token. FLOPs: 6 for each of them that is in a
-// product (the token table is not), and 12 h for each pair of tokens and layer, the mask not taken
-// off (4 h forward, three times that with the gradients).
+// 12.88 billion parameters of Mixtral are active for a token. Each of them that is in a matmul,
+// which the token table is not, takes 6 FLOPs. Each pair of tokens takes 12 h FLOPs per layer
+// without regard to the mask: 4 h forward, and three times that with the gradients.
 TEST_CASE("a token costs what its own experts cost", "[models][importers]") {
   const Model model = load_model("mixtral-8x7b", source);
   const double tokens = 32, h = 4096, layers = 32, pairs = 2.0 * 16 * 16;
@@ -153,6 +156,6 @@ TEST_CASE("experts of one layer are one tensor, published one by one", "[models]
   CHECK(published[11].shape == Shape{24, 16});
   CHECK(published[11].begin == 11 * 24 * 16);
   CHECK(published_tensors("lm_head.weight", {9, 16}).front().name == "lm_head.weight");
-  for (const Node& node : graph.nodes)  // 1.5 * 16 tokens * 2 / 12
+  for (const Node& node : graph.nodes)  // the expected capacity is 1.5 * 16 tokens * 2 / 12
     if (node.op == Op::route) CHECK(node.attributes.expert_capacity == 4);
 }

@@ -31,7 +31,8 @@ bool consecutive_and_full(const Stages& part, int parts) {
          std::set<int>(part.begin(), part.end()).size() == static_cast<std::size_t>(parts);
 }
 
-// Every way to place parts-1 cuts, by recursion.
+// Returns the least possible cost of the most expensive part, by trying every way to place parts -
+// 1 cuts.
 double brute_force(std::span<const double> cost, int parts) {
   if (parts == 1) return std::accumulate(cost.begin(), cost.end(), 0.0);
   double best = 1e300, first = 0;
@@ -42,7 +43,8 @@ double brute_force(std::span<const double> cost, int parts) {
   return best;
 }
 
-// wte -> h.0 .. h.(blocks-1) -> ln_f -> lm_head, each passing [1, 4] floats to the next.
+// Returns a chain of units, wte -> h.0 .. h.(blocks-1) -> ln_f -> lm_head, each of which passes [1,
+// 4] floats to the next.
 Graph chain_graph(int blocks) {
   Graph graph;
   graph.units.push_back({"transformer.wte", false});
@@ -101,11 +103,12 @@ TEST_CASE("the chain cut is exact on numbers that are not whole", "[models][part
 }
 
 TEST_CASE("the chain cut by hand", "[models][partition]") {
-  // Ten equal layers over four stages: 2 + 2 + 3 + 3, the longer ones last (10 mod 4 = 2 of them).
+  // Ten equal layers on four stages are cut 2 + 2 + 3 + 3, with the longer stages last.
   CHECK(cut_chain(std::vector<double>(10, 1.0), 4) == Stages{0, 0, 1, 1, 2, 2, 2, 3, 3, 3});
-  // A head as heavy as three layers takes a stage alone: 1+1+1 | 1+1+1 | 3.
+  // A head as heavy as three layers gets a stage of its own: 1+1+1 | 1+1+1 | 3.
   CHECK(cut_chain(std::vector<double>{1, 1, 1, 1, 1, 1, 3}, 3) == Stages{0, 0, 0, 1, 1, 1, 2});
-  // 8 alone decides the maximum; the rest is still balanced: 2+2 | 2+2 | 8, not 2 | 2+2+2 | 8.
+  // Only the unit of 8 decides the maximum, but the others are balanced too: 2+2 | 2+2 | 8, not 2 |
+  // 2+2+2 | 8.
   CHECK(cut_chain(std::vector<double>{2, 2, 2, 2, 8}, 3) == Stages{0, 0, 1, 1, 2});
   CHECK(cut_chain(std::vector<double>(5, 0.0), 5) == Stages{0, 1, 2, 3, 4});
   CHECK_THROWS_WITH(cut_chain(std::vector<double>{1, 1}, 3),
@@ -113,7 +116,8 @@ TEST_CASE("the chain cut by hand", "[models][partition]") {
 }
 
 TEST_CASE("the tree cut by hand", "[models][partition]") {
-  // root(0) - a(4), b(0) - b0(3), b1(3), b2(3); c(3). Three parts over children a=4, b=9, c=3.
+  // The root has the children a (4), b with b.0, b.1 and b.2 (3 each), and c (3), so they weigh 4,
+  // 9 and 3. They are to be cut into three parts.
   const ModuleTree tree{{{"", 0, -1},
                          {"a", 4, 0},
                          {"b", 0, 0},
@@ -121,22 +125,24 @@ TEST_CASE("the tree cut by hand", "[models][partition]") {
                          {"b.1", 3, 2},
                          {"b.2", 3, 2},
                          {"c", 3, 0}}};
-  // Two segments [a] [b c] promise most: D'Hondt deals 12, then 12/2, then 4 (12/3 is no more), so
-  // 4 | 12/2 per part, where [a] [b] [c] would be 4 | 9 | 3. In [b c], c weighs 3 < 9/2, gets no
-  // part and joins b's last: 3+3 | 3+3.
+  // The segments [a] and [b c] are best: D'Hondt's method gives [b c] two parts of 12/2 and [a] one
+  // of 4, while [a] [b] [c] would have a part of 9. In [b c], c weighs 3 < 9/2, so it gets no part
+  // and joins b's last one: 3+3 | 3+3.
   CHECK(cut_tree(tree, 3) == Stages{0, 0, 1, 1, 1, 2, 2});
-  // Two parts: [a] [b c] with a part each is 4 | 12; b with both parts, a before and c after it,
-  // promises (4+9+3)/2 = 8 and is cut 4+3 | 3+3+3.
+  // With two parts, [a] and [b c] would be 4 | 12. If b gets both parts, with a before it and c
+  // after it, the mean is (4+9+3)/2 = 8, and the cut is 4+3 | 3+3+3.
   CHECK(cut_tree(tree, 2) == Stages{0, 0, 0, 0, 1, 1, 1});
   CHECK(cut_tree(tree, 1) == Stages{0, 0, 0, 0, 0, 0, 0});
-  // Five leaves, five parts: D'Hondt alone would give b more seats than it has leaves.
+  // With five parts for five leaves, D'Hondt's method by itself would give b more parts than it has
+  // leaves.
   CHECK(cut_tree(tree, 5) == Stages{0, 0, 1, 1, 2, 3, 4});
   CHECK_THROWS_WITH(cut_tree(tree, 6),
                     "a module tree with 5 leaves cannot be cut into 6 parts; use at most 5");
 }
 
 TEST_CASE("what a parent costs is charged to the part that it stays on", "[models][partition]") {
-  // Without the parent's 4 the children would be cut 2+2 | 2+2; with it 4+2 | 2+2+2.
+  // Without the parent's own cost of 4, the children would be cut 2+2 | 2+2. With it, the cut is
+  // 4+2 | 2+2+2.
   const ModuleTree tree{{{"", 4, -1}, {"0", 2, 0}, {"1", 2, 0}, {"2", 2, 0}, {"3", 2, 0}}};
   CHECK(cut_tree(tree, 2) == Stages{0, 0, 1, 1, 1});
 }
@@ -149,7 +155,7 @@ TEST_CASE("the tree cut leaves no part empty and keeps parents on their first pa
     const int size = 1 + static_cast<int>(random() % 14);
     std::set<int> inner;
     for (int i = 1; i <= size; ++i) {
-      // Children of the newest branch only, so that the list is in order of execution.
+      // Only the newest branch gets children, so that the list is in order of execution.
       int parent = i - 1;
       while (parent > 0 && random() % 2 == 0)
         parent = tree.items[static_cast<std::size_t>(parent)].parent;
@@ -159,7 +165,7 @@ TEST_CASE("the tree cut leaves no part empty and keeps parents on their first pa
     const int leaves = size + 1 - static_cast<int>(inner.size());
     for (int parts = 1; parts <= leaves; ++parts) {
       const Stages part = cut_tree(tree, parts);
-      CHECK(consecutive_and_full(part, parts));  // a walk in order of execution never goes back
+      CHECK(consecutive_and_full(part, parts));  // part numbers never fall in order of execution
       for (std::size_t i = 1; i < part.size(); ++i)
         if (tree.items[i].parent == static_cast<int>(i) - 1) CHECK(part[i] == part[i - 1]);
     }
@@ -167,7 +173,7 @@ TEST_CASE("the tree cut leaves no part empty and keeps parents on their first pa
 }
 
 TEST_CASE("METIS cuts the light edges and balances the weights", "[models][partition]") {
-  // Two squares of four nodes, joined by one light edge.
+  // The graph has two squares of four nodes, joined by one light edge, which must be cut.
   WeightedGraph graph{std::vector<double>(8, 1.0), {}};
   for (int base : {0, 4})
     for (int i = 0; i < 4; ++i) graph.edges.push_back({base + i, base + (i + 1) % 4, 10});
@@ -176,7 +182,7 @@ TEST_CASE("METIS cuts the light edges and balances the weights", "[models][parti
   for (int i = 1; i < 4; ++i) CHECK(part[static_cast<std::size_t>(i)] == part[0]);
   for (int i = 5; i < 8; ++i) CHECK(part[static_cast<std::size_t>(i)] == part[4]);
   CHECK(part[0] != part[4]);
-  CHECK(cut_graph(graph, 2) == part);  // a fixed seed
+  CHECK(cut_graph(graph, 2) == part);  // the seed is fixed
   CHECK_THROWS_WITH(cut_graph(graph, 9),
                     "a graph of 8 nodes cannot be cut into 9 parts; use at most 8");
 }
@@ -228,8 +234,8 @@ TEST_CASE("a manual cut follows the longest prefix", "[models][partition]") {
       "this model");
 }
 
-// Llama Team 2024, The Llama 3 Herd of Models, 3.3.2: the first and the last of 128 chunks have the
-// embedding and the head alone.
+// As in The Llama 3 Herd of Models (2024), section 3.3.2, the first and the last of 128 chunks have
+// only the embedding and only the head.
 TEST_CASE("Llama-3.1 405B is cut as it was trained", "[models][partition]") {
   const Model model = load_model("llama-3-405b", ".");
   Plan plan;
@@ -266,7 +272,7 @@ TEST_CASE("multi-token prediction is on the stage of the head however stages are
   const Graph graph = build_graph(model, plan.training);
   REQUIRE(graph.units.size() == 11);  // embedding, 6 blocks, norm, 2 further blocks, head
   std::vector<double> cost(11, 1);
-  cost[8] = cost[9] = 40;  // far more than a stage's share: they stay together all the same
+  cost[8] = cost[9] = 40;  // far more than a stage's share, but they stay on one stage
   plan.parallelism.manual_stage = {
       {"model.embed_tokens", 0}, {"model.layers.2", 1}, {"model.layers.4", 2}, {"lm_head", 3}};
   for (const Partitioner partitioner : {Partitioner::chain, Partitioner::tree, Partitioner::metis,
@@ -277,7 +283,7 @@ TEST_CASE("multi-token prediction is on the stage of the head however stages are
     for (std::size_t unit = 8; unit < 11; ++unit) CHECK(part[unit] == 3);
     for (int stage = 0; stage < 4; ++stage) CHECK(std::ranges::count(part, stage) > 0);
   }
-  // A saved partition names them.
+  // A saved partition also names the further blocks.
   for (std::size_t unit = 0; unit < 11; ++unit)
     plan.parallelism.manual_stage[graph.units[unit].path] = unit < 8 ? int(unit) / 3 : 3;
   plan.parallelism.names_every_unit = true;
@@ -285,12 +291,13 @@ TEST_CASE("multi-token prediction is on the stage of the head however stages are
 }
 
 TEST_CASE("an even cut gives the last stages one block more", "[models][partition]") {
-  // wte, blocks, ln_f, lm_head; 7 blocks on 3 stages: 2, 2, 3 (7 div 3 = 2, 7 mod 3 = 1)
+  // The units are wte, the blocks, ln_f and lm_head. 7 blocks on 3 stages are cut 2, 2, 3.
   CHECK(cut_evenly(chain_graph(7), 3) == Stages{0, 0, 0, 1, 1, 2, 2, 2, 2, 2});
   CHECK(cut_evenly(chain_graph(4), 2) == Stages{0, 0, 0, 1, 1, 1, 1});
-  CHECK(cut_evenly(chain_graph(5), 3) == Stages{0, 0, 1, 1, 2, 2, 2, 2});  // 1, 2, 2
+  CHECK(cut_evenly(chain_graph(5), 3) == Stages{0, 0, 1, 1, 2, 2, 2, 2});  // 1, 2 and 2 blocks
   CHECK(cut_evenly(chain_graph(2), 1) == Stages{0, 0, 0, 0, 0});
-  // The head alone, then the embedding too; the norm goes with the head.
+  // With more stages than blocks, the head gets a stage of its own, then the embedding too. The
+  // norm is on the head's stage.
   CHECK(cut_evenly(chain_graph(2), 3) == Stages{0, 0, 1, 2, 2});
   CHECK(cut_evenly(chain_graph(2), 4) == Stages{0, 1, 2, 3, 3});
   CHECK_THROWS_AS(cut_evenly(chain_graph(2), 5), InputError);
@@ -321,14 +328,14 @@ TEST_CASE("the plan's partitioner, whichever, gives stages along the chain",
           CHECK(stages.size() == graph.units.size());
           CHECK(consecutive_and_full(stages, parts));
           CHECK(partition(graph, plan, cost, cost) == stages);
-          // Not a bad one either: at most the average and two blocks more.
+          // The largest part costs at most the average and two blocks more.
           CHECK(largest(cost, stages, parts) <=
                 std::accumulate(cost.begin(), cost.end(), 0.0) / parts + 2 * 17);
         }
 }
 
-// Both cuts of three units balance them; METIS takes that which sends less. A tensor that a block's
-// norm and its residual sum both read is sent once.
+// Both cuts of three units have equal balance, so METIS takes the one that sends fewer bytes. A
+// tensor that is read twice in a block, by its norm and by its residual sum, is sent once.
 TEST_CASE("a tensor that a unit reads twice is sent to it once", "[models][partition]") {
   const auto stages_of = [](std::int64_t first, std::int64_t second, int reads_of_first,
                             int reads_of_second) {
@@ -370,7 +377,8 @@ TEST_CASE("memory_weight mixes time and memory", "[models][partition]") {
   CHECK(partition(graph, plan, cost, memory) == Stages{0, 0, 0, 1});  // 3 | 5
   plan.parallelism.memory_weight = 1;
   CHECK(partition(graph, plan, cost, memory) == Stages{0, 1, 1, 1});  // 50 | 30
-  // Half and half: 1/16 + 50/160 = 0.375, 1/16 + 10/160 = 0.125 twice, 5/16 + 10/160 = 0.375.
+  // With equal weights of time and memory, the units cost 1/16 + 50/160 = 0.375, twice 1/16 +
+  // 10/160 = 0.125, and 5/16 + 10/160 = 0.375.
   plan.parallelism.memory_weight = 0.5;
   CHECK(partition(graph, plan, cost, memory) == Stages{0, 0, 1, 1});  // 0.5 | 0.5
 }
@@ -391,7 +399,7 @@ TEST_CASE("GPT-2 is cut into four stages of whole units", "[models][partition]")
   training.global_batch = 4;
   training.sequence_length = 64;
   const Graph graph = build_graph(load_model("gpt2", "."), training);
-  // Blocks cost 1, what stands around them next to nothing: three blocks per stage.
+  // Blocks cost 1 and other units nearly nothing, so every stage must get three blocks.
   std::vector<double> cost;
   for (const Unit& unit : graph.units) cost.push_back(unit.is_block ? 1.0 : 0.01);
   for (Partitioner partitioner : {Partitioner::chain, Partitioner::tree, Partitioner::metis}) {

@@ -1,4 +1,4 @@
-// Tests which tensors make up the peak.
+// Tests which tensors make up the peak of a stage's memory.
 #include "models/program/peak_tensors.h"
 
 #include <algorithm>
@@ -18,9 +18,9 @@ std::int64_t bytes_of_all(const std::vector<PeakTensor>& tensors) {
       [](std::int64_t sum, const PeakTensor& tensor) { return sum + tensor.bytes; });
 }
 
-// Returns the bytes of slots that hold nothing when all slots together hold most. Chunks may reach
-// their peaks at different times, a slot is as large as the largest chunk that shares it needs, and
-// one slot is spare.
+// Returns the bytes in slots that are unused when all slots together hold most. Some are unused
+// because chunks may reach their peaks at different times, because a slot is as large as the
+// largest chunk that shares it needs, and because one slot is spare.
 std::int64_t left_in_slots(const Program& program) {
   const MemoryPlan& memory = program.memory;
   std::vector<std::int64_t> kept(memory.slots.size(), 0);
@@ -64,7 +64,7 @@ TEST_CASE("the tensors at the peak fill the arena up to gaps and alignment", "[m
         CHECK(bytes <= memory.arena_bytes);
         std::int64_t copies = 0;
         for (const PeakTensor& tensor : tensors) copies += tensor.count;
-        // Packing leaves gaps in the task region only; slots leave some, too.
+        // Apart from alignment, there are gaps only in the task region, by packing, and in slots.
         CHECK(bytes + copies * arena_alignment >=
               memory.arena_bytes - memory.task_bytes / 8 - left_in_slots(program));
       }
@@ -80,7 +80,7 @@ TEST_CASE("a pipeline stage holds a copy of a saved tensor for each micro-batch 
   for (int stage = 1; stage < 4; ++stage) {
     const auto tensors = peak_tensors(stages[static_cast<std::size_t>(stage)]);
     const PeakTensor received = named(tensors, "recv_activation");
-    CHECK(received.count == 4 - stage);  // 1F1B
+    CHECK(received.count == 4 - stage);  // micro-batches in flight in 1F1B
     CHECK(received.bytes == received.count * std::int64_t{2} * 8 * 32 * 4);
     CHECK(received.cls == MemoryClass::activations);
   }

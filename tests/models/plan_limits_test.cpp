@@ -1,5 +1,5 @@
-// Each number of a plan at both sides of its limit: the last value that is legal, and the first
-// that is refused, by its own key.
+// Tests each number of a plan on both sides of its limit: the last value is legal, and the next one
+// is rejected with a message about its key.
 #include <functional>
 #include <string>
 
@@ -11,7 +11,8 @@ using namespace meshwright::tests;
 
 namespace {
 
-// A model that every key goes with: experts without slots, biases for the choice, RMSNorms.
+// Returns a model with which every key may be used: it has dropless experts, biases for their
+// choice, and RMSNorms.
 ModelSizes sizes() {
   ModelSizes model;
   model.hidden = 64;
@@ -44,7 +45,7 @@ struct Limit {
 #define SET(...) [](Training& t, Parallelism& p, double value) { (void)t, (void)p, __VA_ARGS__; }
 #define WHOLE static_cast<int>(value)
 
-// The greatest float below 1 that prints as one.
+// Values just below 1 and just above 0.
 constexpr double one = 0.999999, tiny = 1e-9;
 
 Lora& lora(Training& t) {
@@ -78,7 +79,7 @@ const Limit limits[] = {
     {"parallelism/persistence_threshold", SET(p.persistence_threshold = WHOLE), 0, -1},
     {"training/global_batch", SET(t.global_batch = WHOLE), 8, 0},
     {"training/micro_batch", SET(t.micro_batch = WHOLE), 1, 0},
-    // At most 16384 micro-batches in a step: 4 ranks times 2 sequences.
+    // A step has at most 16384 micro-batches, each of 2 sequences on 4 ranks.
     {"training/global_batch", SET(t.global_batch = WHOLE), 16384 * 8, 16385 * 8},
     {"training/sequence_length", SET(t.sequence_length = WHOLE), 1, 0},
     {"training/predicted_positions", SET(t.predicted_positions = WHOLE), 0, -1},
@@ -144,7 +145,7 @@ const Limit limits[] = {
      SET(t.precision = Precision::fp8, t.first_layers_in_bf16 = WHOLE), 0, -1},
     {"training/last_layers_in_bf16",
      SET(t.precision = Precision::fp8, t.last_layers_in_bf16 = WHOLE), 0, -1},
-    // Six layers in all.
+    // The model has six layers.
     {"training/first_layers_in_bf16",
      SET(t.precision = Precision::fp8, t.first_layers_in_bf16 = WHOLE, t.last_layers_in_bf16 = 2),
      4, 5},
@@ -156,7 +157,7 @@ const Limit limits[] = {
     {"training/documents_per_row", SET(t.packing = true, t.documents_per_row = value), 16, 16.001},
     {"training/mtp_layers", SET(t.mtp_layers = WHOLE), 0, -1},
     {"training/mtp_layers", SET(t.mtp_layers = WHOLE), most_mtp_layers, most_mtp_layers + 1},
-    // The last of two layers would predict what no row of two tokens has.
+    // With two tokens in a row, a second layer would have nothing to predict.
     {"training/mtp_layers", SET(t.mtp_layers = WHOLE, t.sequence_length = 2), 1, 2},
     {"training/mtp_loss_weight", SET(t.mtp_layers = 1, t.mtp_loss_weight = value), 0, -tiny},
 };

@@ -51,7 +51,7 @@ std::string refused(const std::function<void(Training&, Parallelism&)>& change) 
 TEST_CASE("a legal plan passes", "[models][plan]") {
   CHECK(refused(CHANGE(t.steps = 2)) == "");
   CHECK(refused(CHANGE(p.tensor = 12)) == "");
-  CHECK(refused(CHANGE(p.tensor = 1, p.sequence_parallel = true)) == "");  // nothing to do
+  CHECK(refused(CHANGE(p.tensor = 1, p.sequence_parallel = true)) == "");  // has no effect
   CHECK(refused(CHANGE(p.schedule = ScheduleKind::interleaved, p.virtual_stages = 3)) == "");
   CHECK(refused(CHANGE(p.zero_stage = 3, p.shard = 2)) == "");
   CHECK(refused(CHANGE(t.recompute = Recompute::each)) == "");
@@ -68,7 +68,7 @@ TEST_CASE("a legal plan passes", "[models][plan]") {
 TEST_CASE("rules about tensor parallelism", "[models][plan]") {
   CHECK(refused(CHANGE(p.tensor = 5)) ==
         "/parallelism/tensor: 5 does not divide 12 heads; use 1, 2, 3, 4, 6 or 12");
-  // rows = 2 * 1023 = 2046 = 2 * 3 * 11 * 31
+  // There are 2 * 1023 = 2046 rows, which 4 does not divide.
   CHECK(refused(CHANGE(p.tensor = 4, p.sequence_parallel = true, t.sequence_length = 1023)) ==
         "/parallelism/sequence_parallel: tensor 4 does not divide micro_batch 2 x sequence_length "
         "1023 = 2046 rows; choose a sequence length that is a multiple of 4");
@@ -76,7 +76,7 @@ TEST_CASE("rules about tensor parallelism", "[models][plan]") {
 }
 
 TEST_CASE("rules about batches and sharding", "[models][plan]") {
-  // data 4 x micro_batch 3 = 12; 64 lies between 60 and 72
+  // data 4 x micro_batch 3 is 12, and 64 is between its multiples 60 and 72.
   CHECK(refused(CHANGE(t.micro_batch = 3)) ==
         "/training/global_batch: 64 is not a multiple of data 4 x micro_batch 3 = 12; use 60 or "
         "72");
@@ -121,7 +121,7 @@ TEST_CASE("rules about the pipeline", "[models][plan]") {
         "/parallelism/pipeline: 16 x virtual_stages 1 = 16 chunks, but the model has 12 layers, an "
         "embedding and a head; use at most 14 chunks");
   CHECK(refused(CHANGE(p.pipeline = 14)) == "");
-  // 24 / (4 * 2) = 3 micro-batches; the next multiple of 2 is 4: 4 * 4 * 2 = 32 sequences
+  // There are 24 / (4 * 2) = 3 micro-batches. The next multiple of 2 is 4, which is 32 sequences.
   CHECK(refused(CHANGE(t.global_batch = 24, p.schedule = ScheduleKind::interleaved)) ==
         "/parallelism/schedule: 'interleaved' needs micro-batches in multiples of pipeline 2, "
         "found 3 (global_batch 24 / (data 4 x micro_batch 2)); use global_batch 32");
@@ -152,7 +152,7 @@ TEST_CASE("rules about when gradients are reduced", "[models][plan]") {
 }
 
 TEST_CASE("rules about what a tensor group shares", "[models][plan]") {
-  // micro_batch 2 on 4 tensor ranks; the next multiple of 4 is 4
+  // micro_batch 2 is not a multiple of 4 tensor ranks. The next multiple is 4.
   CHECK(refused(CHANGE(p.tensor = 4, p.tensor_batch_own = true)) ==
         "/parallelism/tensor_batch: 'own' gives each of 4 tensor ranks its share of micro_batch 2, "
         "which does not divide; use micro_batch 4 or 'shared'");
@@ -238,7 +238,7 @@ TEST_CASE("rules about experts", "[models][plan]") {
         "/parallelism/tensor_layout: experts are cut by layout 'megatron' alone; use it");
   CHECK(with_experts(CHANGE(p.context = 2))
             .starts_with("/parallelism/context: 2 ranks would share each sequence"));
-  // 24 / 6 = 4 ranks have the same experts.
+  // With data 24 and expert 6, 24 / 6 = 4 ranks have the same experts.
   CHECK(with_experts(CHANGE(p.expert = 6, p.zero_stage = 3)) == "");
   CHECK(with_experts(CHANGE(p.expert = 6, p.zero_stage = 1, p.shard = 2)) == "");
   CHECK(with_experts(CHANGE(p.expert = 6, p.zero_stage = 1, p.shard = 12)) == "");

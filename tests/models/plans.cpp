@@ -12,7 +12,7 @@ Model small_model(const std::string& family) {
   nlohmann::json value = {{"family", family}, {"hidden", 32}, {"layers", 4},    {"heads", 4},
                           {"ffn", 64},        {"vocab", 61},  {"positions", 16}};
   if (family == "llama") value["kv_heads"] = 4;
-  if (family == "mixtral")  // some tokens are dropped
+  if (family == "mixtral")  // its experts have so few slots that some tokens are dropped
     value.update({{"kv_heads", 2},
                   {"experts", 4},
                   {"expert_capacity_factor", 1},
@@ -52,7 +52,7 @@ Plan offloading_plan(const Model& model, SmallDegrees degrees, Offload offload, 
 
 namespace {
 
-// Own batches in the layouts of SageMaker's library.
+// Adds plans with the tensor layouts of SageMaker's library, if possible with own batches.
 void add_layouts(std::vector<Plan>& plans, const Plan& base) {
   if (base.parallelism.tensor == 1) return;
   for (TensorLayout layout : {TensorLayout::speed, TensorLayout::memory}) {

@@ -1,4 +1,4 @@
-// Small models and the legal plans over them, for tests of every layer.
+// Makes small models and legal plans for them, for tests of all layers.
 #pragma once
 
 #include <string>
@@ -20,16 +20,16 @@ struct SmallDegrees {
 };
 int ranks_of(const SmallDegrees& degrees);
 
-Model small_model(const std::string& family);  // 4 blocks, 4 heads; mixtral: 4 experts
+Model small_model(const std::string& family);  // 4 blocks, 4 heads, and 4 experts in mixtral
 Plan small_plan(const Model& model, SmallDegrees degrees);
-// That recomputes its blocks and offloads what these keep.
+// Returns a plan that recomputes blocks and offloads the activations that they save.
 Plan offloading_plan(const Model& model, SmallDegrees degrees, Offload offload, int horizon);
-// pipeline 1/2/4 x tensor 1/2/4 x data 1/2 x schedules x ZeRO 0-3 x recompute x sequence parallel,
-// at most 8 ranks.
+// Returns the legal combinations of pipeline 1/2/4 x tensor 1/2/4 x data 1/2 x schedules x ZeRO 0-3
+// x recompute x sequence parallel on at most 8 ranks.
 std::vector<Plan> small_plans(const Model& model);
-// Compiles with equal costs of all units.
+// Returns the Programs of a plan, compiled as if all units cost the same.
 std::vector<Program> lower_small(const Model& model, const Plan& plan,
                                  const DeviceFacts& device = {});
-std::string describe(const Plan& plan);  // what differs from a plan that says nothing
+std::string describe(const Plan& plan);  // returns the settings that differ from the defaults
 
 }  // namespace meshwright::tests

@@ -12,7 +12,8 @@ using nlohmann::json;
 
 namespace {
 
-// Shares objects of equal content, because Programs compare them by address.
+// Makes `read` share objects with `written` if their contents are equal, because Programs compare
+// these objects by address.
 void share(Instruction& read, const Instruction& written) {
   const auto &own = read.attributes.fusion, &other = written.attributes.fusion;
   if (own && other && *own == *other) read.attributes.fusion = other;
@@ -54,7 +55,7 @@ void check_through_json(const Model& model, const Plan& plan) {
   check_same(read_programs(Fields(parse_json(text, "job"), "job")), stages);
 }
 
-// Returns a stage that adds two numbers.
+// Returns the JSON of Programs with one stage, which does one addition.
 json smallest() {
   return parse_json(R"({
     "format": 1, "settings": {"training": {"global_batch": 1, "sequence_length": 1, "optimizer": "sgd"}},
@@ -87,7 +88,7 @@ TEST_CASE("Programs are the same after a way through JSON", "[models][program][r
     const Model model = small_model(family);
     std::size_t turn = 0;
     for (Plan plan : small_plans(model)) {
-      if (++turn % 7 != 0) continue;  // less would do for schedules and degrees
+      if (++turn % 7 != 0) continue;  // every seventh plan has all schedules and degrees
       plan.training.compiler = static_cast<CompilerLevel>(turn % 3);
       plan.training.precision = turn % 2 == 0 ? Precision::fp32 : Precision::fp16;
       plan.training.optimizer = static_cast<OptimizerKind>(turn % 4);
@@ -152,7 +153,7 @@ TEST_CASE("what is wrong in a Program is refused at its place", "[models][progra
   struct Wrong {
     const char* pointer;
     json value;
-    const char* message;  // after the file's name
+    const char* message;  // the message without the name of the file
   };
   const json operand = {{"buffer", 1}, {"type", "f32[4]"}};
   const std::string add = "/stages/0/bodies/0/instructions/0";
@@ -255,16 +256,16 @@ TEST_CASE("what is wrong in a Program is refused at its place", "[models][progra
   CHECK(refusal_of(alone) == "job.json: " + sum + "/outputs: one is needed");
 }
 
-// The first stage asks for a gradient before it has sent anything.
+// The first stage waits for a gradient before it has sent anything.
 TEST_CASE("Programs that would wait for each other are refused", "[models][program]") {
   const Model model = small_model("gpt");
   json value = to_json(lower_small(model, small_plan(model, {.pipeline = 2, .micro_batches = 1})));
   json& tasks = value["stages"][0]["tasks"];
-  std::swap(tasks[1], tasks[2]);  // forward and backward
+  std::swap(tasks[1], tasks[2]);  // the forward and the backward task
   CHECK(refusal_of(value).starts_with("job.json: /stages: deadlock: stage 0 "));
 }
 
-// Kernels count by attributes, and divide by some.
+// Kernels use these attributes as counts and divide by some of them.
 TEST_CASE("an attribute that no operation can have is refused with its place",
           "[models][program]") {
   const std::string before = "job.json: /stages/0/bodies/0/instructions/0/attributes/";

@@ -1,5 +1,5 @@
-// Numbers of a Program's file that name something or count bytes: none that is out of range is
-// read, in the Programs of many sorts of plans.
+// Tests that a file of Programs is rejected if a number in it that is an index or counts bytes is
+// out of range. Tries the Programs of many kinds of plans.
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -65,8 +65,8 @@ std::vector<Program> programs_of(const Sort& sort) {
   return lower_small(model, plan);
 }
 
-// The first place of every key, by its path without numbers: what is checked at one is checked at
-// all.
+// Collects the first integer for every path of keys without indices. One place of each path is
+// enough, because a check applies to all of them.
 void collect(const json& value, const std::string& pointer, const std::string& path,
              std::vector<std::pair<std::string, std::string>>& found, std::set<std::string>& seen) {
   if (value.is_object()) {
@@ -84,7 +84,8 @@ bool ends_with_one(const std::string& path, auto... keys) {
   return (path.ends_with(std::string("/") + keys) || ...);
 }
 
-// A change of one number that is refused, or not.
+// Returns the message with which a file is rejected after one number was changed, or "" if it is
+// accepted.
 std::string refusal_with(json value, const std::string& pointer, const json& number) {
   value[json::json_pointer(pointer)] = number;
   return refusal_of(value);
@@ -114,7 +115,7 @@ TEST_CASE("an index of a Program names something that is there", "[models][progr
       INFO(pointer);
       checked.insert(path.substr(path.rfind('/')));
       CHECK(refusal_with(value, pointer, 1'000'000).starts_with("job.json: /"));
-      // A bucket's operand that is less than 0 is one that the bucket does not have.
+      // A negative buffer means that a bucket does not have this operand.
       if (path.starts_with("/stages/buckets/") && path.ends_with("/buffer")) continue;
       CHECK(refusal_with(value, pointer, -2).starts_with("job.json: /"));
     }
@@ -160,8 +161,7 @@ TEST_CASE("a step's scalars have buffers that are as large as they need", "[mode
         const std::string message = "job.json: " + place + each.key +
                                     ": that buffer is not persistent, or has fewer than " +
                                     std::to_string(each.bytes) + " bytes";
-        // Its buffer has just these bytes, and one fewer is too few: where an instruction uses it,
-        // that is said first.
+        // The buffer has exactly the bytes that are needed, so one byte less is rejected.
         CHECK(program.memory.buffers[each.buffer].bytes == each.bytes);
         CHECK(refusal_with(value, bytes, each.bytes) == "");
         const std::string error = refusal_with(value, bytes, each.bytes - 1);

@@ -1,4 +1,4 @@
-// Tests what precisions of 8 and 4 bits change in a graph and in its Programs.
+// Tests the effect of precisions with 8 and 4 bits on a graph and its Programs.
 #include "models/compiler/passes/graph/quantize.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ int count_ops(const Body& body, Op op) {
       }));
 }
 
-// Returns a model whose sizes are multiples of any block.
+// Returns a model whose sizes are multiples of all blocks with one scale.
 Model wide_model() {
   Model model = small_model("llama");
   model.hidden = 256;
@@ -80,14 +80,14 @@ TEST_CASE("in fp8 the linear layers of blocks multiply 8 bits, what is outside d
     if (!is_product(node.op)) continue;
     const bool in_block = graph.units[graph.unit_of(node)].is_block;
     CHECK(is_8_bit(first_type(graph, node)) == in_block);
-    // Gradients reach further, and are less precise.
+    // Gradients are in e5m2, which has a larger range and less precision.
     if (in_block && node.op == Op::linear_grad_input) CHECK(first_type(graph, node) == Dtype::e5m2);
     if (in_block && node.op != Op::linear_grad_weight)
       CHECK(graph.tensor(node.outputs[0]).type.dtype == Dtype::bf16);
     ++(in_block ? of_blocks : others);
   }
-  CHECK(of_blocks == 4 * 7 * 3);  // queries, keys, values, output, gate, up, down
-  CHECK(others == 3);             // the head
+  CHECK(of_blocks == 4 * 7 * 3);  // queries, keys, values, output, gate, up and down of 4 blocks
+  CHECK(others == 3);             // the head and its two gradients
   // Each block rounds 7 weights, and the inputs of queries, keys and values, of the output layer,
   // of gate and up, and of down. In the backward phase it rounds the gradients of the 7 outputs.
   CHECK(count_ops(graph, Op::quantize, Phase::forward) == 4 * (7 + 4));
@@ -104,7 +104,7 @@ TEST_CASE("in fp8 the linear layers of blocks multiply 8 bits, what is outside d
 
 namespace {
 
-// Returns which blocks have products of 8 bits, in the order of the model.
+// Returns, for each block in the order of the model, whether it has matmuls of 8 bits.
 std::vector<bool> blocks_in_8_bits(const Graph& graph) {
   std::vector<bool> found;
   for (int u = 0; u < static_cast<int>(graph.units.size()); ++u)
@@ -163,7 +163,7 @@ TEST_CASE("a router stays in bf16, and a layer with a size that is no multiple o
   Model odd = small_model("gpt");
   odd.ffn = 72;
   const Graph graph = graph_of(odd, in_fp8(small_plan(odd, {})));
-  // Queries, keys and values are one layer; of the MLP none.
+  // Queries, keys and values are one layer, and no layer of the MLP is in 8 bits.
   CHECK(count_ops(graph, Op::quantize, Phase::forward) == 4 * (2 + 2));
 }
 
@@ -183,7 +183,7 @@ TEST_CASE("experts multiply 8 bits where the plan says so and their slots divide
           const bool rounded = is_8_bit(first_type(graph, node));
           (rounded ? in_8_bits : others) += 1;
           if (!rounded) continue;
-          // The device's units sum along the memory of both factors.
+          // A device with this flag needs both factors contiguous along the summed dimension.
           const bool of_weights = node.op == Op::expert_linear_grad_weight;
           CHECK(node.attributes.factors_transposed == (of_weights && device.transposes_8_bits));
           if (device.transposes_8_bits && !of_weights)
@@ -197,7 +197,7 @@ TEST_CASE("experts multiply 8 bits where the plan says so and their slots divide
           CHECK(kernels[0].quantized);
           CHECK(kernels[0].m * kernels[0].n * kernels[0].k == 16 * 32 * 64);
         }
-        // Gate, up and down of each block, and two gradients of each.
+        // Each of 4 blocks has gate, up and down, and two gradients of each of them.
         CHECK(in_8_bits == (asked && sequences == 4 ? 4 * 9 : 0));
         CHECK(in_8_bits + others == 4 * 9);
         if (asked) verify(lower_small(model, plan, device));
@@ -208,7 +208,7 @@ TEST_CASE("scales are of blocks as the recipe says", "[models][passes]") {
   const Model model = wide_model();
   struct Expected {
     Fp8Recipe recipe;
-    Shape of_input, of_weight;  // of the first linear layer: 128 rows of 256, 256 x 256
+    Shape of_input, of_weight;  // scales of the first linear layer: 128 rows of 256, 256 x 256
   };
   for (const Expected& expected : {Expected{Fp8Recipe::delayed, {1, 1}, {1, 1}},
                                    Expected{Fp8Recipe::tensorwise, {1, 1}, {1, 1}},
@@ -223,7 +223,7 @@ TEST_CASE("scales are of blocks as the recipe says", "[models][passes]") {
     REQUIRE(first != graph.nodes.end());
     CHECK(graph.tensor(first->inputs[2]).type.shape == expected.of_input);
     CHECK(graph.tensor(first->inputs[3]).type.shape == expected.of_weight);
-    for (const Node& node : graph.nodes) {  // what has blocks is rounded along every sum
+    for (const Node& node : graph.nodes) {  // every tensor has blocks of the recipe's shape
       if (node.op != Op::linear_grad_weight || !is_8_bit(first_type(graph, node))) continue;
       const bool has_blocks = expected.of_input[0] > 1;
       CHECK(node.attributes.factors_transposed == has_blocks);
@@ -289,13 +289,13 @@ TEST_CASE("weights are rounded once a step; gathered ones whenever they are ther
   }
 }
 
-// Queries, keys, values, output, gate, up and down of each of 4 blocks travel in 8 bits; norms, the
-// embedding and the head do not.
+// The weights of queries, keys, values, output, gate, up and down of each of 4 blocks are gathered
+// in 8 bits. Norms, the embedding and the head are not.
 TEST_CASE("with fp8_gathers shards are rounded once a step, and their bits are gathered",
           "[models][lower]") {
   const Model model = small_model("llama");
   Plan plan = in_fp8(small_plan(model, {1, 1, 2, 4, 3}));
-  plan.parallelism.reduce_bucket_bytes = 0;  // a bucket of a block, or two
+  plan.parallelism.reduce_bucket_bytes = 0;  // a block then has one or two buckets
   const Program before = lower_small(model, plan)[0];
   plan.training.fp8_gathers = true;
   const std::vector<Program> stages = lower_small(model, plan);
@@ -328,7 +328,7 @@ TEST_CASE("with fp8_gathers shards are rounded once a step, and their bits are g
     for (const Buffer& buffer : of.memory.buffers) bytes += buffer.name == name ? buffer.bytes : 0;
     return bytes;
   };
-  CHECK(buffers(program, "weights_in_8_bits") == of_linear_layers / 2);  // of two ranks
+  CHECK(buffers(program, "weights_in_8_bits") == of_linear_layers / 2);  // a rank's half
   CHECK(3 * buffers(program, "gathered_weights") < 2 * buffers(before, "gathered_weights"));
 }
 
@@ -353,7 +353,7 @@ TEST_CASE("inputs of linear layers are kept in 8 bits", "[models][lower]") {
   const Model model = wide_model();
   Plan plan = wide_plan(model);
   const std::int64_t rounded = slot_bytes(lower_small(model, plan, transposing)[0]);
-  CHECK(slot_bytes(lower_small(model, plan)[0]) == rounded);  // one of both layouts is kept
+  CHECK(slot_bytes(lower_small(model, plan)[0]) == rounded);  // only one of two layouts is saved
   plan.training.precision = Precision::bf16;
   const std::int64_t whole = slot_bytes(lower_small(model, plan)[0]);
   // In each of 4 blocks, the inputs of queries, keys and values (256 columns), of gate and up (256)
@@ -410,8 +410,8 @@ TEST_CASE("delayed scales ask for no pass over a tensor, and once a step for wha
   CHECK(std::ranges::count(names, "model.layers.2.mlp.gate_proj input") == 1);
 }
 
-// Two ranks keep half of the inputs of queries, keys and values and of gate and up: whole ones
-// would be 4 x 128 x (256 + 256) bytes, which is more than what 8 bits save elsewhere.
+// Ranks save only their share of the inputs of queries, keys and values and of gate and up. Whole
+// inputs would take 4 x 128 x (256 + 256) bytes, which is more than 8 bits save elsewhere.
 TEST_CASE("with scales of blocks what was gathered is gathered and rounded again, not kept",
           "[models][lower]") {
   const Model model = wide_model();
@@ -442,7 +442,8 @@ TEST_CASE("a kernel that makes a tensor also rounds it in blocks, and finds its 
     }
     return std::ranges::count(kernels, false, &Kernel::joins_neighbour);
   };
-  // Weights 7, inputs 4, gradients 7 in each of 4 blocks; norms make 2, SwiGLU 1, its gradient 2.
+  // Each of 4 blocks rounds 7 weights, 4 inputs and 7 gradients. Norms make 2 of these tensors,
+  // SwiGLU makes 1, and its gradient makes 2.
   CHECK(kernels_of(Fp8Recipe::tensorwise, CompilerLevel::none, Op::amax) == 4 * 18);
   CHECK(kernels_of(Fp8Recipe::tensorwise, CompilerLevel::fused, Op::amax) == 4 * (18 - 5));
   CHECK(kernels_of(Fp8Recipe::tensorwise, CompilerLevel::fused, Op::quantize) == 4 * 18);
@@ -466,7 +467,8 @@ TEST_CASE("in nvfp4 blocks of 16 have scales in e4m3, and tensors one of their o
       if (node.op == Op::quantize) {
         rounding.insert(node.attributes.rounding_key);
         signs.insert(node.attributes.hadamard_key);
-        // Gradients at random; what gradients of weights sum over is transformed, weights are not.
+        // Gradients are rounded stochastically. The factors of weight gradients go through the
+        // Hadamard transform, and weights do not.
         CHECK((node.attributes.rounding_key != 0) == (node.phase == Phase::backward));
         CHECK((node.attributes.hadamard_key == 0) == (node.attributes.scale_rows == 16));
         CHECK(node.attributes.with_transposed);
@@ -485,7 +487,7 @@ TEST_CASE("in nvfp4 blocks of 16 have scales in e4m3, and tensors one of their o
         CHECK(block.columns == 16);
         CHECK(graph.tensor(node.inputs[4 + i]).type == TensorType{Shape{1}, Dtype::f32});
       }
-      // Every sum runs along the memory of both factors.
+      // Both factors of every matmul are contiguous along the summed dimension.
       CHECK(node.attributes.factors_transposed == (node.op == Op::linear_grad_weight));
       if (node.op != Op::linear_grad_weight)
         CHECK(node.attributes.weight_in_out == (node.op == Op::linear_grad_input));
@@ -494,8 +496,8 @@ TEST_CASE("in nvfp4 blocks of 16 have scales in e4m3, and tensors one of their o
     CHECK(count_ops(graph, Op::amax, Phase::forward) == 4 * (7 + 4));
     CHECK(count_ops(graph, Op::amax, Phase::backward) == 4 * 7);
     CHECK(count_ops(graph, Op::transpose, Phase::backward) == 0);
-    CHECK(rounding.size() == 1 + 4 * 7);  // 0, and one of each layer
-    CHECK(signs.size() == 2);             // 0, and those of the run
+    CHECK(rounding.size() == 1 + 4 * 7);  // 0, and one key for each layer
+    CHECK(signs.size() == 2);             // 0, and the key of the run
     plan.training.seed = 6;
     for (const Node& node : graph_of(model, plan, device).nodes)
       if (node.op == Op::quantize && node.attributes.rounding_key != 0)
@@ -551,8 +553,9 @@ TEST_CASE("in nvfp4 inputs of linear layers are kept in 4 bits, weights in both 
   const std::int64_t kept = of_weights(rounded) - of_weights(whole);
   CHECK(kept >= 2 * (weights / 2 + weights / 256));
   CHECK(kept <= 2 * (weights / 2 + weights / 256) + 4 * 7 * 3 * arena_alignment);
-  // Kept transposed: 128 rows of the inputs of queries, keys and values, of gate and up, and of
-  // down instead of 2 bytes take 9/16; the output layer's are more.
+  // Inputs are saved transposed: 128 rows of the inputs of queries, keys and values, of gate and
+  // up, and of down take 9/16 byte for an element instead of 2. The output layer's input is saved
+  // in addition to its bf16 values.
   const std::int64_t rows = 128;
   const std::int64_t less = 4 * rows * ((256 + 256 + 384) * 23 - 256 * 9) / 16;
   const std::int64_t saved = slot_bytes(whole) - slot_bytes(rounded);

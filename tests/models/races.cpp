@@ -22,7 +22,7 @@ class Accesses {
         add({task, i}, body.instructions[i]);
     }
   }
-  std::vector<Access> found;  // in the Program's order
+  std::vector<Access> found;  // in the order of the Program
 
  private:
   void add(RunId run, const Instruction& instruction) {
@@ -107,7 +107,7 @@ std::string race_in(const Program& program, const Mesh& mesh, int rank) {
   std::vector<Access> all = Accesses(program, mesh, rank).found;
   std::stable_sort(all.begin(), all.end(),
                    [](const Access& a, const Access& b) { return a.begin < b.begin; });
-  std::vector<const Access*> open;  // begun, and not known to have ended
+  std::vector<const Access*> open;  // accesses that have begun and may not have ended
   for (const Access& access : all) {
     std::erase_if(open, [&](const Access* other) { return other->end <= access.begin; });
     for (const Access* other : open) {

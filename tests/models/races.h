@@ -11,8 +11,8 @@
 
 namespace meshwright::tests {
 
-// The order that stream order and waits alone enforce. For each run it holds, by stream, the number
-// of the runs that must have ended before.
+// The order of runs of instructions that only streams and waits enforce. For each run it holds, by
+// stream, the number of runs of that stream that must have ended before.
 class RunOrder {
  public:
   explicit RunOrder(const Program& program);

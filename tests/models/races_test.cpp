@@ -1,5 +1,5 @@
-// No schedule, sharding, offloading or overlap lets two instructions touch the same memory at one
-// time; and the check that says so notices each wait that is left out.
+// Tests that with no schedule, sharding, offloading or overlap two instructions access the same
+// memory at the same time, and that this check notices if a wait is missing.
 #include <string>
 
 #include "models/compiler/lower/lower.h"
@@ -218,9 +218,9 @@ bool is_implied(const Program& without, int body, int instruction, const Wait& w
   return true;
 }
 
-// Returns whether a wait is there by rule, whether or not memory requires it. Communication waits
-// for the computation before it, the end of a step waits for all reductions, and some instructions
-// wait for the previous task.
+// Returns whether a wait exists by a general rule, even if memory does not require it:
+// communication waits for the computation before it, the end of a step waits for all reductions,
+// and some instructions wait for the previous task.
 bool is_rule(const Body& body, std::size_t waiting, const Wait& wait) {
   if (body.kind == Body::Kind::step_end) return true;
   if (body.instructions[waiting].stream == Stream::compute ||
@@ -290,7 +290,7 @@ TEST_CASE("each wait that is left out is noticed", "[models][lower][races]") {
          p.parallelism.offload = Offload::optimizer;
          p.parallelism.reduce_bucket_bytes = 8'192;
        }},
-      // Chunks that share slots.
+      // In this plan, chunks share slots.
       {"gpt", {2, 1, 1, 8, 0, 3}, [](Plan&) {}, 12}};
   int noticed = 0;
   for (const Case& each : cases) {

@@ -1,5 +1,5 @@
-// When gradients are reduced, and for how long gathered parameters are kept: what Programs do in a
-// step, and what that needs of memory.
+// Tests when gradients are reduced, and for how long gathered parameters are kept: the collectives
+// of a step, and the memory that this needs.
 #include "tests/catch.h"
 #include "tests/models/plans.h"
 
@@ -32,8 +32,8 @@ bool reduces_each(const Sharded& sharded) {
   return plan_of(small_model("llama"), sharded).reduces_each_micro_batch();
 }
 
-// Elements that the collectives of one kind take in the micro-batches of a step, over the elements
-// of all parameters.
+// Returns the elements that collectives of one kind move in the micro-batches of a step, relative
+// to the elements of all parameters.
 double times_all(const std::vector<Program>& stages, InstructionKind kind) {
   std::int64_t all = 0, moved = 0;
   for (const Program& program : stages) {
@@ -46,7 +46,7 @@ double times_all(const std::vector<Program>& stages, InstructionKind kind) {
   return static_cast<double>(moved) / static_cast<double>(all);
 }
 
-// Bytes of a class, or of the buffers of one name, over 4 bytes for each parameter of the stage.
+// Returns `bytes` relative to 4 bytes for each parameter of the stage.
 double share_of(const Program& program, std::int64_t bytes) {
   std::int64_t elements = 0;
   for (const Bucket& bucket : program.buckets) elements += bucket.elements;
@@ -77,7 +77,8 @@ TEST_CASE("gradients are reduced once a step below ZeRO 2, and with stages below
     CHECK(reduces_each({{2, 1, 4, 4, zero}}) == (zero >= 3));
     CHECK(reduces_each({{2, 1, 4, 4, zero}, each}));
     CHECK_FALSE(reduces_each({{1, 1, 4, 4, zero}, last}));
-    // One micro-batch is the first and the last: what may be sharded is never whole.
+    // A single micro-batch is both the first and the last, so its gradients are reduced at once if
+    // they may be sharded.
     CHECK(reduces_each({{2, 1, 4, 1, zero}, last}) == (zero >= 2));
     CHECK(reduces_each({{2, 1, 4, 1, zero}, each}) == (zero >= 1));
     CHECK_FALSE(reduces_each({{2, 1, 1, 4, zero}, each}));
@@ -127,7 +128,8 @@ TEST_CASE("parameters that are kept from forward to backward are gathered once f
   const auto gathers = [](const Sharded& sharded) {
     return times_all(lowered(sharded), InstructionKind::all_gather);
   };
-  // Four micro-batches, forward and backward; the forward alone; the first forward alone.
+  // Weights are gathered in the forward and backward of four micro-batches, in the four forwards
+  // only, or in the first forward only.
   CHECK(gathers({{1, 1, 4, 4, 3}}) == near(2 * 4));
   CHECK(gathers({{1, 1, 4, 4, 3}, usual, true}) == near(4));
   CHECK(gathers({{1, 1, 4, 4, 3}, last, true}) == near(1));
@@ -135,7 +137,7 @@ TEST_CASE("parameters that are kept from forward to backward are gathered once f
   CHECK(gathers({{2, 1, 4, 4, 3, 2}, last, true}) == near(1));
   CHECK(gathers({{1, 1, 4, 1, 3}, usual, true}) == near(1));
   CHECK(gathers({{1, 1, 4, 1, 3}}) == near(2));
-  // Two of four blocks at a time beside the others' shards, or all.
+  // Two of four blocks are gathered at a time, or all.
   const auto held = [](const Sharded& sharded) {
     return buffers(lowered(sharded), "gathered_weights");
   };

@@ -1,4 +1,5 @@
-// Every file of tests/refused with the message that it must get; README.md there has the format.
+// Tests that every file of tests/refused gets the message that it contains. README.md there
+// describes the format.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -21,7 +22,8 @@ struct Expected {
   std::string message;
 };
 
-// A message may list what there is, and does not change when there is more.
+// Replaces `place` in the expected message by a list of words, so that the files do not have to
+// change when the program has more of them.
 void fill_in(std::string& message, const std::string& place, const std::string& words) {
   const std::size_t begin = message.find(place);
   if (begin != std::string::npos) message.replace(begin, place.size(), words);
@@ -55,7 +57,7 @@ Expected expected_of(const fs::path& text_file) {
   return expected;
 }
 
-// Names in messages are relative to the folder, so that is where the reader works.
+// Changes to the folder of the files, because names in messages are relative to it.
 class InFolder {
  public:
   InFolder() : before_(fs::current_path()) { fs::current_path(folder); }

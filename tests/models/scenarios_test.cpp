@@ -1,4 +1,4 @@
-// The models that the scenarios of the quick start and of the checks on a GPU name.
+// Tests the models of the scenarios of the quick start and of the checks on a GPU.
 #include <nlohmann/json.hpp>
 
 #include "models/architectures/model.h"
@@ -28,8 +28,9 @@ TEST_CASE("the quick start plans Llama-2 7B", "[models][scenarios]") {
 
 TEST_CASE("the quick start trains a model of about five million parameters",
           "[models][scenarios]") {
-  // A block: 12 h^2 weights and 13 h biases and norms; six of them, the byte and position tables,
-  // the last norm: 6 (12*256*256 + 13*256) + 256*256 + 128*256 + 2*256.
+  // A block has 12 h^2 weights and 13 h biases and norms. With six blocks, the tables of bytes and
+  // of positions and the last norm, there are 6 (12*256*256 + 13*256) + 256*256 + 128*256 + 2*256
+  // parameters.
   const Model model =
       read_model(read_json_file(scenarios + "/quickstart-train.json").object("model"));
   CHECK(parameters(model, 128) == 4837376);
@@ -43,7 +44,8 @@ TEST_CASE("the checks on a GPU train GPT-2 124M and XL, and a Llama of 1.1 billi
   };
   CHECK(parameters_of("gpu-gpt2", 1024) == 124439808);      // as published
   CHECK(parameters_of("gpu-gpt2-xl", 1024) == 1557611200);  // as published
-  // A block: queries and output 2*2048*2048, keys and values 2*256*2048, the gated MLP
-  // 3*5632*2048, two norms; 22 of them, two tables of 32000*2048, the last norm.
+  // A block has 2*2048*2048 parameters for queries and output, 2*256*2048 for keys and values,
+  // 3*5632*2048 in its gated MLP, and two norms. There are 22 blocks, two tables of 32000*2048, and
+  // the last norm.
   CHECK(parameters_of("gpu-llama-1b", 4096) == 1100048384);
 }

@@ -14,7 +14,8 @@ using namespace meshwright::tests;
 
 namespace {
 
-// Returns the tasks as "F0 F1 B0 ...". A task of chunk c > 0 is written as "F0'c".
+// Returns the tasks as "F0 F1 B0 ...": F forward, B backward, W weight gradients, then the
+// micro-batch. A task of chunk c > 0 ends in 'c.
 std::string text(const StageOrder& order) {
   std::string line;
   for (const ScheduledTask& task : order) {
@@ -26,14 +27,14 @@ std::string text(const StageOrder& order) {
 }
 
 struct InFlight {
-  int pairs = 0;          // most (chunk, micro-batch) pairs at once
-  int micro_batches = 0;  // most micro-batches at once
-  bool legal = true;      // each pair forwarded once, then backwarded once, in one task or in two
+  int pairs = 0;          // the most pairs of chunk and micro-batch in flight at once
+  int micro_batches = 0;  // the most micro-batches in flight at once
+  bool legal = true;      // each pair has one forward, then one backward, in one task or in two
 };
 
 InFlight walk(const StageOrder& order, PipelineShape shape, bool splits) {
   std::set<std::pair<int, int>> seen, live, half;
-  std::map<int, int> begun, ended;  // forwards, backwards of a micro-batch
+  std::map<int, int> begun, ended;  // number of forwards and of backwards, by micro-batch
   InFlight result;
   int micro_batches = 0;
   for (const ScheduledTask& task : order) {
@@ -55,7 +56,8 @@ InFlight walk(const StageOrder& order, PipelineShape shape, bool splits) {
   return result;
 }
 
-// Returns the highest number of pairs at one time whose forward has run and whose backward has not.
+// Returns the most pairs of chunk and micro-batch at one time whose forward has run and whose
+// backward has not.
 int most_forwarded(const StageOrder& order) {
   int pairs = 0, most = 0;
   for (const ScheduledTask& task : order) {
@@ -66,7 +68,7 @@ int most_forwarded(const StageOrder& order) {
   return most;
 }
 
-// Returns how often a stage has finished every pair that it held.
+// Returns how often a stage has no micro-batch in flight after a task.
 int times_drained(const StageOrder& order, bool splits) {
   int pairs = 0, times = 0;
   for (const ScheduledTask& task : order) {
@@ -77,15 +79,15 @@ int times_drained(const StageOrder& order, bool splits) {
 }
 
 struct Times {
-  int forward = 1, backward = 1;  // of one chunk
-  int weights = 0;                // a task of its own where the schedule splits backwards
+  int forward = 1, backward = 1;  // times of the tasks of one chunk
+  int weights = 0;                // time of a task for weight gradients, if there are such tasks
   int of(TaskKind kind) const {
     return kind == TaskKind::forward ? forward : kind == TaskKind::backward ? backward : weights;
   }
 };
 
-// Runs all stages in their own orders; sending is free. A task waits for the same micro-batch one
-// virtual stage before it (forward) or after it (backward). Returns the end, or -1 on a deadlock.
+// Runs the tasks of all stages in the order of each stage. Messages take no time. A task waits for
+// the same micro-batch on the virtual stage before it (forward) or after it (backward).
 class Pipe {
  public:
   Pipe(const ScheduleInfo& info, PipelineShape shape)
@@ -150,8 +152,8 @@ std::string name(const ScheduleInfo& info, PipelineShape shape) {
          " active=" + std::to_string(shape.active_microbatches);
 }
 
-// Returns how many pairs of chunk and micro-batch may have activations alive at one time on a
-// stage. Unless the schedule promises fewer, these are all that are allowed.
+// Returns how many pairs of chunk and micro-batch may have live activations at one time on a stage:
+// all that are allowed in flight, unless the schedule promises fewer.
 int most_alive(ScheduleKind kind, PipelineShape shape, int stage) {
   const int below = shape.stages - stage - 1, active = shape.active_microbatches;
   const int allowed = active > 0 ? std::min(active, shape.micro_batches) : shape.micro_batches;
@@ -171,7 +173,7 @@ int most_alive(ScheduleKind kind, PipelineShape shape, int stage) {
       if (active > 0) return all;
       return std::min(2 * below + (shape.chunks - 1) * shape.stages + 1 + stage, all);
     case ScheduleKind::interleaved:
-      // Under a bound that is too tight for its order it takes rounds of micro-batches.
+      // With a bound that is too tight for its order, the schedule runs micro-batches in rounds.
       if (active > 0) return all;
       return std::min(2 * below + (shape.chunks - 1) * shape.stages + 1, all);
     default:
@@ -237,7 +239,8 @@ TEST_CASE("no schedule deadlocks, under any bound on active micro-batches", "[mo
     INFO(name(info, shape));
     const int weights = info.splits_backwards ? 1 : 0;
     const int end = Pipe(info, shape).makespan({1, 2 - weights, weights});
-    // No stage can do its work in less, nor can the first and last micro-batch travel faster.
+    // The end cannot be before a stage has done its work, or before one micro-batch has passed all
+    // stages.
     const int busy = 3 * shape.chunks * shape.micro_batches;
     const int travel = (3 - weights) * shape.chunks * shape.stages;
     ++runs;
@@ -247,7 +250,7 @@ TEST_CASE("no schedule deadlocks, under any bound on active micro-batches", "[mo
 }
 
 TEST_CASE("a deadlock is seen by the test's own pipe", "[models][schedule]") {
-  // The last stage wants the second forward before the first backward, the first stage the reverse.
+  // The last stage runs the second forward before the first backward, the first stage the reverse.
   const ScheduleInfo crossed{
       .kind = ScheduleKind::gpipe,
       .name = "crossed",
@@ -262,9 +265,10 @@ TEST_CASE("a deadlock is seen by the test's own pipe", "[models][schedule]") {
 }
 
 TEST_CASE("equal stages take the time of the formula", "[models][schedule]") {
-  // A pipe of p stages is full after p-1 forwards and empty p-1 backwards after the last one:
-  // (m + p - 1)(f + b). A stage's work split into chunks of 1/v shrinks the bubble to
-  // (p - 1)(f + b)/v; here f and b are those of a chunk, so both sides are times v.
+  // A pipeline of p stages is full after p-1 forwards and empty p-1 backwards after the last one,
+  // so a step takes (m + p - 1)(f + b). If a stage's work is split into v chunks, the bubble
+  // shrinks to (p - 1)(f + b)/v. Here f and b are the times of a chunk, so both sides are
+  // multiplied by v.
   for (int p = 1; p <= 8; ++p)
     for (int m : {1, 2, 4, 7, 8, 16, 24})
       for (const Times chunk : {Times{1, 1}, Times{1, 2}, Times{5, 11}}) {
@@ -279,11 +283,11 @@ TEST_CASE("equal stages take the time of the formula", "[models][schedule]") {
 }
 
 TEST_CASE("a bound that a full pipe can live with costs no time", "[models][schedule]") {
-  // SMP's default, active_microbatches = partitions + 2.
+  // The default of SageMaker's library is active_microbatches = partitions + 2.
   for (int p = 1; p <= 8; ++p)
     for (int m : {1, 3, 8, 16})
       CHECK(makespan(ScheduleKind::one_f_one_b, {p, 1, m, p + 2}, {1, 1}) == (m + p - 1) * 2);
-  // One active micro-batch is no pipeline: each travels alone, 2 slots on each of 4 stages.
+  // With one active micro-batch, each passes the stages alone and takes 2 time units on each of 4.
   CHECK(makespan(ScheduleKind::one_f_one_b, {4, 1, 8, 1}, {1, 1}) == 8 * 4 * 2);
   CHECK(makespan(ScheduleKind::gpipe, {4, 1, 8, 1}, {1, 1}) == 8 * 4 * 2);
   CHECK(makespan(ScheduleKind::interleaved, {4, 2, 8, 1}, {1, 1}) == 8 * 8 * 2);
@@ -297,10 +301,11 @@ TEST_CASE("two stages and four micro-batches run in the published order", "[mode
   CHECK(order(ScheduleKind::gpipe, 0, 1) == "F0 F1 F2 F3 B0 B1 B2 B3");
   CHECK(order(ScheduleKind::one_f_one_b, 0, 0) == "F0 F1 B0 F2 B1 F3 B2 B3");
   CHECK(order(ScheduleKind::one_f_one_b, 0, 1) == "F0 B0 F1 B1 F2 B2 F3 B3");
-  // SMP's default bound, partitions + 2: the idle slot of the first stage takes F2.
+  // With the bound partitions + 2, which is the default of SageMaker's library, F2 fills the first
+  // stage's idle time.
   CHECK(order(ScheduleKind::one_f_one_b, 4, 0) == "F0 F1 F2 B0 F3 B1 B2 B3");
   CHECK(order(ScheduleKind::one_f_one_b, 4, 1) == "F0 B0 F1 B1 F2 B2 F3 B3");
-  // Bounded by two it is the plain warm-up again: the first stage runs B0 before F2.
+  // With a bound of two, the warm-up is the usual one: the first stage runs B0 before F2.
   CHECK(order(ScheduleKind::one_f_one_b, 2, 0) == "F0 F1 B0 F2 B1 F3 B2 B3");
   CHECK(order(ScheduleKind::gpipe, 2, 0) == "F0 F1 B0 B1 F2 F3 B2 B3");
 }
@@ -309,14 +314,14 @@ TEST_CASE("interleaved sends a group of micro-batches through all chunks", "[mod
   const auto order = [](int stage) {
     return text(schedule_info(ScheduleKind::interleaved).order({2, 2, 4, 0}, stage));
   };
-  // Warm-up 2(p-1-s) + (v-1)p: four forwards on stage 0, two on stage 1.
+  // The warm-up has 2(p-1-s) + (v-1)p forwards: four on stage 0, two on stage 1.
   CHECK(order(0) == "F0 F1 F0'1 F1'1 F2 B0'1 F3 B1'1 F2'1 B0 F3'1 B1 B2'1 B3'1 B2 B3");
   CHECK(order(1) == "F0 F1 F0'1 B0'1 F1'1 B1'1 F2 B0 F3 B1 F2'1 B2'1 F3'1 B3'1 B2 B3");
 }
 
 TEST_CASE("zero_bubble takes the time of the paper's formula", "[models][schedule]") {
-  // ZB-H1 (Qi et al., 2023, table 2): the bubble is (p - 1)(f + b - w), that of 1f1b is
-  // (p - 1)(f + b + w), with the times f, b, w of a forward and of the halves of a backward.
+  // For ZB-H1 (Qi et al., 2023, table 2), the bubble is (p - 1)(f + b - w). For 1f1b it is
+  // (p - 1)(f + b + w). f, b and w are the times of a forward and of the two halves of a backward.
   for (int p = 1; p <= 8; ++p)
     for (int m : {p, p + 1, 2 * p, 3 * p + 1, 24})
       for (const Times t : {Times{1, 1, 1}, Times{2, 2, 1}, Times{3, 3, 2}, Times{2, 3, 1}}) {
@@ -352,7 +357,7 @@ TEST_CASE("zero_bubble_v waits for nothing but the first forwards", "[models][sc
       INFO("p=" << p << " m=" << m);
       CHECK(makespan(ScheduleKind::zero_bubble_v, {p, 2, m, 0}, {1, 1, 1}) == 6 * m + p - 1);
     }
-  // 1f1b holds p whole micro-batches on its first stage, this one 2 p halves.
+  // The first stage of 1f1b holds p micro-batches. Every stage of zero_bubble_v holds 2 p halves.
   for (int stage = 0; stage < 4; ++stage) {
     const PipelineShape shape{4, 2, 16, 0};
     const auto order = schedule_info(ScheduleKind::zero_bubble_v).order(shape, stage);
@@ -361,8 +366,9 @@ TEST_CASE("zero_bubble_v waits for nothing but the first forwards", "[models][sc
 }
 
 TEST_CASE("dualpipe_v runs in the published order", "[models][schedule]") {
-  // DeepSeek's steps for two stages and four micro-batches: forwards of chunk 0 until chunk 1 has
-  // one, backwards split in the ramp alone, weight gradients of the later half put off to the end.
+  // The expected order is that of DeepSeek's implementation for two stages and four micro-batches:
+  // forwards of chunk 0 until chunk 1 has one, and weight gradients of the last backwards at the
+  // end.
   const auto order = [](int stage) {
     return text(schedule_info(ScheduleKind::dualpipe_v).order({2, 2, 4, 0}, stage));
   };
@@ -375,9 +381,9 @@ TEST_CASE("dualpipe_v runs in the published order", "[models][schedule]") {
 }
 
 TEST_CASE("dualpipe_v idles as its tasks after each other make it", "[models][schedule]") {
-  // Published is (p - 1)(F&B + B - 3W) with F&B = f + b + w of a forward and a backward that begin
-  // and end together and B = b + w: (p - 1)(f + 2 b - w). Tasks after each other hand their results
-  // on as soon as they have them, which saves b between two stages.
+  // The published bubble is (p - 1)(F&B + B - 3W). F&B = f + b + w is the time of a forward and a
+  // backward that begin and end together, and B = b + w, so it is (p - 1)(f + 2 b - w). Here tasks
+  // run one after the other and send their results at once, which saves b between two stages.
   for (int p = 1; p <= 8; ++p)
     for (int m : {2 * p, 2 * p + 1, 3 * p + 1, 40})
       for (const Times t : {Times{1, 1, 1}, Times{2, 2, 1}, Times{3, 2, 1}, Times{5, 4, 3}}) {
@@ -402,7 +408,7 @@ namespace {
 // micro-batches of each in flight. It walks every state that unit tasks on all stages can reach,
 // time step by time step.
 int least_time(int p, int m) {
-  using State = std::vector<std::array<int, 3>>;  // per stage: forwards, backwards, weights done
+  using State = std::vector<std::array<int, 3>>;  // by stage: forwards, backwards, weights ended
   std::set<State> now{State(static_cast<std::size_t>(p), {0, 0, 0})};
   const auto could = [&](const State& state, int stage, int kind) {
     const auto s = static_cast<std::size_t>(stage);
@@ -415,7 +421,7 @@ int least_time(int p, int m) {
     std::set<State> next;
     for (const State& state : now) {
       if (state == State(static_cast<std::size_t>(p), {m, m, m})) return time;
-      std::vector<State> grown{state};  // what each stage may do in this time step, or nothing
+      std::vector<State> grown{state};  // states after this time step, in which a stage may be idle
       for (int stage = 0; stage < p; ++stage) {
         const std::vector<State> before = grown;
         for (int kind = 0; kind < 3; ++kind)
@@ -434,7 +440,8 @@ int least_time(int p, int m) {
 }  // namespace
 
 TEST_CASE("no order of equal tasks within that memory beats zero_bubble", "[models][schedule]") {
-  // Two stages: 3m + 1 is the formula with f = b = w = 1, and a state space that a test can walk.
+  // For two stages and f = b = w = 1 the formula gives 3m + 1, and the states are few enough for a
+  // test.
   for (int m : {2, 3, 4}) {
     CHECK(makespan(ScheduleKind::zero_bubble, {2, 1, m, 0}, {1, 1, 1}) == 3 * m + 1);
     CHECK(least_time(2, m) == 3 * m + 1);
@@ -447,5 +454,5 @@ TEST_CASE("zero_bubble puts weight gradients off on later stages", "[models][sch
   };
   CHECK(order(0, 0) == "F0 F1 B0 W0 F2 B1 W1 B2 W2");
   CHECK(order(0, 1) == "F0 B0 F1 B1 W0 F2 B2 W1 W2");
-  CHECK(order(1, 1) == "F0 B0 W0 F1 B1 W1 F2 B2 W2");  // no room to put any off
+  CHECK(order(1, 1) == "F0 B0 W0 F1 B1 W1 F2 B2 W2");  // nothing can be deferred
 }

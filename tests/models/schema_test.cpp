@@ -1,5 +1,5 @@
-// The schema of the job file beside the reader: what the reader takes is valid, in every job of the
-// tree and in thousands of jobs that are changed at random.
+// Compares the schema of the job file with the reader: every job that the reader accepts is valid.
+// Tries all jobs of the source tree, and thousands with random changes.
 #include "models/job/schema.h"
 
 #include <filesystem>
@@ -39,7 +39,7 @@ bool is_taken(const json& job) {
 
 class Mutator {
  public:
-  // One key of a section: another value, or a name that there is not.
+  // Changes one key of a section: gives it another value, or adds a key that does not exist.
   void change(json& job) {
     const std::vector<Section>& sections = sections_of_keys();
     const Section& section = sections[below(sections.size())];

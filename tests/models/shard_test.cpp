@@ -1,4 +1,4 @@
-// Tests what sharding writes into Programs and MemoryPlans: buckets, gathers, owners.
+// Tests the effects of sharding on Programs and MemoryPlans: buckets, gathers and owners.
 #include <algorithm>
 
 #include "models/compiler/lower/owners.h"
@@ -52,12 +52,12 @@ TEST_CASE("small parameters stay whole under ZeRO 3", "[models][lower]") {
     const Bucket& bucket = some.buckets[member.bucket];
     const bool whole = bucket.weights.type.shape.elements() == bucket.elements;
     CHECK(whole == (member.parameter.shape.elements() < 33));
-    CHECK(bucket.sharded);  // the optimizer's states always are
+    CHECK(bucket.sharded);  // optimizer states are sharded in any case
     CHECK((bucket.gradients.type.shape.elements() == bucket.elements) == whole);
   }
   CHECK(bytes_of(some, MemoryClass::parameters) > bytes_of(all, MemoryClass::parameters));
-  // Embedding, blocks, final norm, head: the norm alone is not gathered any more, forward and
-  // backward, but its bucket is gathered after the optimizer.
+  // If all parameters stay whole, nothing is gathered in forward and backward passes. Each bucket
+  // is gathered once, after the optimizer has updated it.
   plan.parallelism.persistence_threshold = 1'000'000;
   const Program none = lowered(model, plan);
   CHECK(count(none, InstructionKind::all_gather) == static_cast<int>(none.buckets.size()));
@@ -68,7 +68,7 @@ TEST_CASE("the cap on live parameters decides how many units are gathered at onc
           "[models][lower]") {
   const Model model = small_model("gpt");
   Plan plan = zero_3(model);
-  CHECK(gather_buffers(lowered(model, plan)).size() == 3);  // two in turn, the tied embedding
+  CHECK(gather_buffers(lowered(model, plan)).size() == 3);  // two for blocks, one for the embedding
   std::size_t before = 0;
   for (const std::int64_t cap : {1, 25'000, 30'000, 40'000, 60'000, 1'000'000}) {
     plan.parallelism.max_live_parameters = cap;
@@ -79,8 +79,8 @@ TEST_CASE("the cap on live parameters decides how many units are gathered at onc
     before = bytes.size();
     std::int64_t elements = 0;
     for (const std::int64_t each : bytes) elements += each / 4;
-    // Prefetching pauses at the cap: without the unit that reached it, the cap is not reached. One
-    // unit beside the tied embedding is gathered whatever the cap.
+    // Prefetching pauses at the cap, so without the last unit the cap is not reached. At least the
+    // tied embedding and one other unit are gathered with any cap.
     const std::int64_t last = *std::max_element(bytes.begin() + 1, bytes.end()) / 4;
     CHECK((elements - last < cap || bytes.size() == 2));
     CHECK(count(program, InstructionKind::all_gather) ==
@@ -107,8 +107,8 @@ TEST_CASE("without prefetch a unit is gathered when the one before has been used
                    forward.instructions[wait.instruction].kind == InstructionKind::compute;
           });
     }
-    // Shared and first unit at once; each other one after its predecessor. With room for all, none
-    // waits.
+    // The shared and the first unit are gathered at once, and each other unit after its predecessor
+    // was used. With memory for all units, none waits.
     CHECK(waiting == (cap == 1 ? gathers - 2 : 0));
   }
 }
@@ -121,11 +121,11 @@ TEST_CASE("buckets cut the reductions inside a unit", "[models][lower]") {
   const Program cut = lowered(model, plan);
   CHECK(count(cut, InstructionKind::reduce_scatter) > count(one, InstructionKind::reduce_scatter));
   for (const Bucket& bucket : cut.buckets) {
-    // All members but the last one are smaller than the limit together.
+    // All members of a bucket except the last one are together smaller than the limit.
     const StageParameter& last = cut.parameters[bucket.parameters.back()];
     CHECK(last.offset < 4 * 1024);
   }
-  // A reduction begins as soon as its gradients are there, before the unit ends.
+  // A reduction begins as soon as its gradients are computed, before the unit ends.
   const Body& backward = cut.bodies[2];
   int inside = 0;  // gradients computed between two reductions of one unit
   bool reduced = false, computed = false;
@@ -153,13 +153,14 @@ TEST_CASE("buckets grow with the ranks that reduce", "[models][lower]") {
 }
 
 TEST_CASE("whole parameters are shared out evenly", "[models][lower]") {
-  // 4 owners, sizes 5 1 1 1 4 4: the fullest has 5 at least: {5} {1 1 1} {4} {4}.
+  // 4 owners share items of sizes 5, 1, 1, 1, 4 and 4. The largest share is at least 5, and the
+  // result is {5} {1 1 1} {4} {4}.
   std::vector<OwnedItem> items;
   for (const std::int64_t size : {5, 1, 1, 1, 4, 4}) items.push_back({size});
   const std::vector<Owner> owners = share_out(items, 4, 1);
   const int expected[] = {0, 1, 1, 1, 2, 3};
   for (std::size_t i = 0; i < owners.size(); ++i) CHECK(owners[i] == Owner{expected[i], -1});
-  // A pinned one weighs on the first owner: 5 | 1 1 1 | 4 | 4 with 3 of it there needs 8 or a move.
+  // A pinned item of size 3 must belong to the first owner.
   items.push_back({3, true, true});
   const std::vector<Owner> pinned = share_out(items, 4, 1);
   CHECK(pinned.back() == Owner{0, -1});
@@ -188,7 +189,8 @@ TEST_CASE("with owners every optimizer state lies on one rank", "[models][lower]
         for (int member : bucket.parameters)
           largest = std::max(largest, program.parameters[member].parameter.shape.elements());
       }
-      // Two moments in fp32; alignment adds less than a kilobyte for each bucket.
+      // An element has two moments in fp32, and alignment adds less than 2048 bytes for each
+      // bucket.
       const std::int64_t slack = 2048 * std::ssize(program.buckets);
       const std::int64_t owned = program.memory.arena_bytes - program.memory.owned_offset;
       CHECK(owned <= 8 * (total / degrees.data + 2 * largest) + slack);

@@ -1,5 +1,5 @@
-// Chunks of a stage share slots: how many there are, that it is never more memory, and that two
-// micro-batches in one slot are found.
+// Tests that chunks of a stage share slots: how many slots there are, that sharing never takes more
+// memory, and that two micro-batches in one slot are noticed.
 #include "models/compiler/schedule/slot_pools.h"
 
 #include <algorithm>
@@ -48,7 +48,8 @@ double separate_bytes(const std::vector<InFlight>& times, const std::vector<doub
   return sum;
 }
 
-// The best of all ways to share, by trying them: each chunk goes to a pool that is there, or alone.
+// Returns the bytes of the best way to share slots, by trying all ways: each chunk joins an
+// existing pool or begins a new one.
 double least_bytes(const std::vector<InFlight>& times, const std::vector<double>& bytes) {
   double least = separate_bytes(times, bytes);
   std::vector<std::vector<int>> pools;
@@ -95,7 +96,8 @@ Model deep_model(int layers) {
   return model;
 }
 
-// Two units for each of three chunks on each of four stages; the second stage's chunks are alike.
+// Returns Programs of four stages with three chunks of two units each. The chunks of the second
+// stage are equal.
 std::vector<Program> alike_chunks() {
   const Model model = deep_model(22);
   return lower_small(model,
@@ -106,7 +108,7 @@ std::vector<Program> alike_chunks() {
 
 TEST_CASE("equal chunks share as many slots as the stage has forwards in flight, and a spare one",
           "[models][schedule][slots]") {
-  // Warm-up of 2(p-1-s) + (v-1)p forwards, and one before each backward.
+  // There are 2(p-1-s) + (v-1)p forwards in the warm-up, then one before each backward.
   for (const auto& [p, v, m] : {std::array{8, 5, 64}, {4, 2, 16}, {2, 3, 8}, {16, 8, 64}})
     for (int stage = 0; stage < p; ++stage) {
       const std::vector<InFlight> times = fullest({p, v, m, 0}, stage);
@@ -120,7 +122,8 @@ TEST_CASE("equal chunks share as many slots as the stage has forwards in flight,
   CHECK(most_of(first, all_of(5)) == 47);
   CHECK(bytes_of_slots(first, std::vector<double>(5, 1)) == 48);
   CHECK(separate_bytes(first, std::vector<double>(5, 1)) == 63);
-  // p = 2, v = 2: F0 F1 F0'1 F1'1 F2 B0'1 F3 B1'1: three and two, then four and one
+  // With p = 2 and v = 2 the order is F0 F1 F0'1 F1'1 F2 B0'1 F3 B1'1. The two chunks have three
+  // and two micro-batches in flight, then four and one.
   CHECK(fullest({2, 2, 4, 0}, 0) == std::vector<InFlight>{{3, 2}, {4, 1}});
 }
 

@@ -90,7 +90,7 @@ TEST_CASE("experts of other ranks get rows and, without slots, their counts", "[
         CHECK(is_made_by(graph, node.inputs[0], Op::expert_exchange) == (expert > 1));
       }
       CHECK(combined == model.layers);
-      // To the experts and back; counts once.
+      // Tokens are exchanged to the experts and back. Dropless layers also exchange counts.
       CHECK(exchanges == (expert == 1 ? 0 : (dropless ? 3 : 2) * model.layers));
     }
 }
@@ -115,14 +115,14 @@ TEST_CASE("ranks of a tensor group with whole experts exchange their own tokens"
         return graph.tensors[static_cast<std::size_t>(id)].type.shape[0];
       };
       if (node.op == Op::route && only_balances(node.attributes)) {
-        ++balancing;  // over whole sequences
+        ++balancing;  // this operation sees whole sequences
         CHECK(rows_of(node.inputs[0]) == 2 * tokens);
       } else if (node.op == Op::route) {
         CHECK(rows_of(node.inputs[0]) == tokens);
         CHECK(node.attributes.balance == 0);
       }
       exchanges += node.op == Op::expert_exchange;
-      // With room for all choices on each of 4 ranks.
+      // There are rows for all choices on each of 4 ranks.
       if (node.op == Op::dispatch) CHECK(rows_of(node.outputs[0]) == 4 * 2 * tokens);
     }
     CHECK(balancing == model.layers);

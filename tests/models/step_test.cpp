@@ -1,5 +1,5 @@
-// Tests what happens between the micro-batches of two steps: what is cleared, measured, updated and
-// shared, for every optimizer, precision and sharding.
+// Tests the begin and the end of a step: which buffers are cleared, measured, updated and gathered,
+// for every optimizer, precision and sharding.
 #include <algorithm>
 #include <set>
 #include <vector>
@@ -74,7 +74,7 @@ void check_begin(const Program& program) {
   for (const Bucket& bucket : program.buckets)
     if (!bucket.frozen) wanted.insert(bucket.gradients.buffer);
   const Buffers cleared = buffers_of(zeros[0].outputs);
-  // Gradients that the step's first micro-batch writes need not be cleared.
+  // Not all gradients are cleared, because the step's first micro-batch overwrites some.
   for (const int each : cleared) CHECK(wanted.contains(each));
   for (const Operand& each : zeros[0].outputs)
     if (each.buffer == program.loss_buffer || each.buffer == program.norm_buffer)
@@ -137,7 +137,7 @@ void check_end(const Program& program, const Training& training) {
     if (bucket.average.buffer >= 0) outputs.push_back(bucket.average.buffer);
     if (bucket.matrices) outputs.push_back(bucket.update.buffer);
     CHECK(first_of(steps[b].outputs, outputs.size()) == outputs);
-    CHECK(steps[b].outputs.size() <= outputs.size() + 1);  // and scratch memory
+    CHECK(steps[b].outputs.size() <= outputs.size() + 1);  // scratch memory may be one more
   }
   const std::vector<Instruction> scaled = computed(end, Op::update_loss_scale);
   REQUIRE(scaled.size() == (scales ? 1 : 0));
@@ -162,7 +162,8 @@ void check_end(const Program& program, const Training& training) {
   if (zero <= 2) CHECK(gathered == sharded);
 }
 
-// Matrices that muon makes orthogonal: two of the largest, and two products of its shorter side.
+// Checks the scratch memory in which muon makes a matrix orthogonal: two copies of the largest
+// matrix, and two square matrices of its shorter side.
 void check_scratch_of_muon(const Program& program) {
   for (const Instruction& each : body_of(program, Body::Kind::step_end).instructions) {
     if (each.kind != InstructionKind::optimizer_step) continue;
@@ -196,13 +197,12 @@ TEST_CASE("a step clears what it adds to, measures what it steps, and steps ever
   }
 }
 
-// The bytes of an element are the fp32 states and the gradients of `g` bytes that the rule reads
-// and writes, a master of 4 bytes that is read and written, and a weight of 2 bytes. Rules that
-// measure parameters first have read the gradients before.
+// For an element, a step moves the fp32 states, which are mostly read and written, gradients of `g`
+// bytes, a master of 4 bytes that is read and written, and a weight of 2 bytes.
 TEST_CASE("a step of each optimizer moves the bytes of its states", "[models][lower]") {
   struct Case {
     OptimizerKind optimizer;
-    double states, gradients;  // read and written; how often gradients are read
+    double states, gradients;  // bytes moved for states, and how often gradients are read
   };
   for (const Case& each : {Case{OptimizerKind::adamw, 16, 1}, Case{OptimizerKind::adam, 16, 1},
                            Case{OptimizerKind::sgd, 8, 1}, Case{OptimizerKind::lion, 8, 1},
@@ -222,8 +222,8 @@ TEST_CASE("a step of each optimizer moves the bytes of its states", "[models][lo
         std::vector<Kernel> kernels;
         append_step_kernels(program, step, kernels);
         const double g = static_cast<double>(bytes_of(bucket.gradients.type.dtype));
-        // Muon's matrices read the update, which is made of gradients and moments before;
-        // Adafactor's have no moments.
+        // For muon's matrices, only the update is read, which was made from gradients and moments
+        // before. Adafactor's matrices have no moments.
         double states = each.states + each.gradients * g;
         if (bucket.matrices) states = 4;
         if (bucket.factored) states = g;
@@ -234,7 +234,8 @@ TEST_CASE("a step of each optimizer moves the bytes of its states", "[models][lo
     }
 }
 
-// Five steps of Newton and Schulz on [m,n], m <= n: X X^T, its square, and their product with X.
+// Newton-Schulz has five steps. Each multiplies three times for a matrix X of [m,n] with m <= n: X
+// X^T, its square, and a sum of both with X.
 TEST_CASE("muon makes each matrix orthogonal in fifteen products", "[models][lower]") {
   const Model model = small_model("llama");
   Plan plan = small_plan(model, {.data = 2});
@@ -260,8 +261,9 @@ TEST_CASE("muon makes each matrix orthogonal in fifteen products", "[models][low
       const double m = static_cast<double>(std::min(shape[0], shape[1]));
       const double n = static_cast<double>(std::max(shape[0], shape[1]));
       wanted_flops += 5 * 2 * (m * m * n + m * m * m + m * m * n);
-      // Gathered, measured and scaled, then written back: 2 + 1 + 2 + 2 times the matrix. A step:
-      // factors and results of the products, 3 squares to add them, and 3 times the matrix.
+      // Gathering, measuring, scaling and writing back move 2 + 1 + 2 + 2 times the matrix. A
+      // Newton-Schulz step moves the operands of its matmuls, 3 square matrices and 3 times the
+      // matrix to add.
       const double products_of_step = (2 * m * n + m * m) + 3 * m * m + (m * m + 2 * m * n);
       wanted_bytes += 4 * (7 * m * n + 5 * (products_of_step + 3 * m * m + 3 * m * n));
       ++matrices;

@@ -1,5 +1,4 @@
-// Tests where the collectives of the tensor group are placed among the products that they overlap
-// with.
+// Tests with which matmuls the collectives of the tensor group overlap.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -16,7 +15,7 @@ namespace {
 
 Plan tensor_plan(const Model& model, bool rows, int chunks = 0) {
   Plan plan = small_plan(model, {1, 4, 1, 1});
-  plan.training.sequence_length = 16;  // of two sequences: 32 rows
+  plan.training.sequence_length = 16;  // 32 rows in two sequences
   plan.parallelism.sequence_parallel = rows;
   plan.parallelism.overlap_tensor = chunks > 0;
   plan.parallelism.tensor_chunks = std::max(1, chunks);
@@ -36,7 +35,8 @@ std::string name(const Program& program, const Instruction& instruction) {
   return path.substr(path.rfind('.') + 1);
 }
 
-// A collective and what overlaps with it: the compute instructions after it until one waits for it.
+// A collective, and the compute instructions that overlap with it: those after it until one waits
+// for a collective of the tensor group.
 struct Beside {
   Instruction collective;
   std::vector<Instruction> computed;
@@ -65,8 +65,8 @@ int count(const std::vector<Instruction>& list, Op op) {
   return static_cast<int>(std::ranges::count(list, op, &Instruction::op));
 }
 
-// Returns the rows that a product makes, or the products of one chunk. Returns 0 if the instruction
-// is not a product.
+// Returns the rows that an instruction makes if it is the matmul `op`, or a fusion that begins with
+// it. Returns 0 otherwise.
 std::int64_t rows_of_product(const Instruction& instruction, Op op) {
   if (instruction.kind != InstructionKind::compute) return 0;
   if (instruction.op == op) return instruction.outputs[0].type.shape[0];
@@ -91,7 +91,7 @@ Products products_of(const std::vector<Instruction>& list, Op op) {
   return products;
 }
 
-// Returns the operations and how often each runs, without those that join streams.
+// Returns the operations of a Program and how often each occurs, without `zero`.
 std::map<std::string, int> work_of(const Program& program) {
   std::map<std::string, int> work;
   for (const Body& body : program.bodies)
@@ -129,7 +129,7 @@ TEST_CASE("an input's gradient is summed beside the gradients of the same weight
       for (const Beside& each : besides(body_of(program, Body::Kind::backward))) {
         if (each.collective.kind == kind && each.collective.phase == Phase::backward) {
           INFO(name(program, each.collective));
-          // The table's gradient needs what comes back first.
+          // Nothing overlaps with the last sum, because the table's gradient needs its result.
           if (each.computed.empty()) continue;
           CHECK(count(each.computed, Op::linear_grad_weight) > 0);
           CHECK(count(each.computed, Op::linear_grad_input) == 0);
@@ -142,7 +142,7 @@ TEST_CASE("an input's gradient is summed beside the gradients of the same weight
           ++gathers;
         }
       }
-      // Attention's and the MLP's first product of every block, and the head.
+      // These are the first matmuls of attention and of the MLP in every block, and the head.
       CHECK(sums == 2 * model.layers + 1);
       if (rows) CHECK(gathers == 2 * model.layers + 1);
     }
@@ -162,7 +162,8 @@ TEST_CASE("forward products are cut into chunks beside what they communicate",
         const Products uncut = products_of(before.instructions, Op::linear);
         const Products products = products_of(after.instructions, Op::linear);
         CHECK(products.rows == uncut.rows);
-        // All of them gather or scatter rows; else the second product of attention and of the MLP.
+        // With sequence parallelism, all matmuls gather or scatter rows and are split into chunks.
+        // Without it, only the second matmuls of attention and of the MLP are.
         const int cut = rows ? uncut.count : 2 * model.layers;
         CHECK(products.count == uncut.count + (chunks - 1) * cut);
         // The collectives of all chunks except the last one overlap with a product.

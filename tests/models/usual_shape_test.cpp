@@ -1,4 +1,5 @@
-// Models of which only the family and the number of parameters are known, and names of the hub.
+// Tests models of which only the family and the number of parameters are given, and names of models
+// on the Hugging Face Hub.
 #include "models/architectures/usual_shape.h"
 
 #include <nlohmann/json.hpp>
@@ -90,7 +91,7 @@ TEST_CASE("names of the hub are models of the zoo", "[models][usual_shape]") {
     CAPTURE(other);
     CHECK(zoo_name_of(other).empty());
   }
-  // Sizes of a family that the zoo does not have are none of its others.
+  // A size of a family that the zoo does not have is not mistaken for another size.
   CHECK(zoo_name_of("bigcode/starcoderbase") == "starcoder");
   CHECK(zoo_name_of("bigcode/starcoderbase-1b").empty());
   CHECK(zoo_name_of("HuggingFaceH4/zephyr-7b-beta") == "mistral-7b-v0.1");

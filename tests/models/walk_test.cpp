@@ -1,5 +1,5 @@
-// Tests that the verifier of Programs notices each breach. Breaches are made by hand. A breach
-// aborts, so it is tried in a child process.
+// Tests that the verifier of Programs notices broken rules, in Programs that are made by hand. A
+// broken rule aborts, so it is tried in a child process.
 #include "models/program/walk.h"
 
 #include <sys/wait.h>
@@ -56,7 +56,8 @@ Program program_of(int stage, std::vector<Instruction> instructions) {
   return program;
 }
 
-// Stage 0 computes and sends, stage 1 receives and computes; both then reduce over the pipeline.
+// Returns Programs in which stage 0 computes and sends, and stage 1 receives and computes. Then
+// both reduce over the pipeline.
 std::vector<Program> two_stages() {
   Instruction send = message(InstructionKind::send, 1), use = compute();
   send.waits = use.waits = {{Wait::Relation::same_task, -1, 0}};
@@ -85,7 +86,7 @@ bool passes(const std::vector<Program>& stages) {
   return WIFEXITED(status);
 }
 
-// Remembers the order in which things happened.
+// A visitor of the walk that notes which runs have ended and counts them.
 struct Recorder {
   std::vector<std::vector<bool>> ran;
   int happened = 0;
@@ -158,7 +159,7 @@ TEST_CASE("instructions of the first or last micro-batch run there only", "[walk
 }
 
 TEST_CASE("a deadlock is found and says where", "[walk]") {
-  // Each stage receives before it sends what the other waits for.
+  // Each stage receives before it sends the message for which the other stage waits.
   std::vector<Program> stages;
   for (const int stage : {0, 1}) {
     Instruction send = message(InstructionKind::send, 1 - stage);
@@ -172,7 +173,8 @@ TEST_CASE("a deadlock is found and says where", "[walk]") {
   CHECK_FALSE(passes(stages));
 }
 
-// Sends and receives are two lanes in which a message lasts until both sides have come to it.
+// Sends are one lane and receives another. In a lane, a message blocks the next one until both
+// sides have reached it.
 TEST_CASE("two messages that are received in another order than they are sent are a deadlock",
           "[walk]") {
   std::vector<Program> stages;

@@ -1,4 +1,4 @@
-// Numbers as people write them.
+// Tests how numbers are read that people write.
 #include "models/core/written_number.h"
 
 #include <string>
@@ -186,7 +186,7 @@ TEST_CASE("a batch in tokens is one of sequences, and is named", "[models][writt
                              std::to_string(length) + R"(}, "parallelism": {"data": 8}})",
                          "job.json", {}, lookup_for_tests);
   };
-  // 4,000,000 is no whole number of sequences of 4096 tokens, 4 x 1024 x 1024 is.
+  // 4,000,000 tokens are not a whole number of sequences of 4096 tokens, but 4 x 1024 x 1024 are.
   const Job binary = read("4M tokens", 4096);
   CHECK(binary.plan.training.global_batch == 1024);
   REQUIRE(binary.notes.size() == 1);
