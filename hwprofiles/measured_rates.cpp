@@ -129,9 +129,9 @@ std::size_t least(const std::vector<double>& values) {
 
 }  // namespace
 
-// Is fast for a measured cell, because a search calls it for every matmul of every candidate: the
-// sum is least where each of its terms is least. Only if that cell was not measured, all cells are
-// compared.
+// A search calls this for every matmul of every candidate, so it is fast for a measured cell: the
+// sum is least where each of its terms is least. All cells are compared only if that cell was not
+// measured.
 const MeasuredProduct& nearest_product(const MeasuredProducts& products, std::int64_t m,
                                        std::int64_t n, std::int64_t k) {
   const std::vector<double> by_m = distances(m, products.m), by_n = distances(n, products.n),

@@ -137,8 +137,8 @@ std::vector<std::vector<int>> Topology::nics_of_switches() const {
 }
 
 // Returns the switch whose NICs a GPU uses: its own switch if that has NICs, else one on its
-// socket, else any. If there are several, the index of the GPU's switch decides, so that different
-// switches use different ones.
+// socket, else any. If there are several, the index of the GPU's switch decides, so that not all
+// switches without NICs use the same one.
 int Topology::nic_switch_of(int gpu, const std::vector<std::vector<int>>& nics) const {
   const auto& switches = cluster_.machine.pcie.switches;
   const int own = switch_of_[gpu];

@@ -1,4 +1,4 @@
-// Scratch memory that an eager framework's optimizer needs in addition to its states, counted in
+// Counts the scratch memory that an eager framework's optimizer needs in addition to its states, in
 // arrays as large as one parameter.
 #pragma once
 

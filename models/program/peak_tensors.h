@@ -12,7 +12,7 @@ namespace meshwright::program {
 struct PeakTensor {
   // The name of the buffer ("gradients"), for other tensors than parameters, gradients and states
   // after the path of the module that makes them. Numbers in the path are replaced by `*`, so that
-  // all blocks are one entry: "transformer.h.*.attn attention".
+  // repeated blocks share one entry: "transformer.h.*.attn attention".
   std::string name;
   MemoryClass cls = MemoryClass::activations;
   std::int64_t bytes = 0;  // of all tensors of this name and class, of which there are `count`

@@ -162,7 +162,7 @@ struct Task {
   int micro_batch_index = -1;  // in the step; -1: the task is for no micro-batch
   int slot = 0;                // the copy of the chunk's saved activations
   bool first = false;          // the first task of this body in the step
-  bool last = false;           // the last one
+  bool last = false;           // the last task of this body in the step
   int window = 0;              // the copy of offloaded activations while they are on the device
   bool offloaded = false;      // the micro-batch's activations go to host memory and come back
   bool operator==(const Task&) const = default;
@@ -242,7 +242,7 @@ struct Bucket {
   bool operator==(const Bucket&) const = default;
 };
 
-// Settings that all stages of a job share. Readers of their Programs need them in addition to the
+// Settings that all stages of a job share. Readers of a job's Programs need them in addition to the
 // instructions.
 struct JobSettings {
   StepSettings training;
@@ -270,8 +270,8 @@ struct Program {
   // norm_buffer, f64 [1] each, also stages without a loss. They are -1 only before the buffers are
   // planned.
   int loss_buffer = -1;  // sum of losses of this rank's micro-batches; after step_end, of the world
-  // The losses of each depth of multi-token prediction, summed in the same way, f64 [depths]. -1 if
-  // there are none.
+  // The sums of the losses of each depth of multi-token prediction, made like that in loss_buffer,
+  // f64 [depths]. -1 if there are none.
   int mtp_loss_buffer = -1;
   // Squared gradient norm, of the scaled loss in fp16; after step_end, over all ranks of the group
   // `norm`.

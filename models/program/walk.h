@@ -1,7 +1,7 @@
 // Walks the Programs of all stages in an order in which they can happen. The lanes of every rank
 // run their instructions in list order, waits hold, and an instruction that needs several ranks (a
 // message, a collective) happens when all of them have reached it. Equal ranks may be walked as
-// one. The walk itself computes no times, because its visitor does. If nothing can go on and
+// one. The walk knows no times, but its visitor may compute them. If nothing can go on and
 // something is left, the Programs have a deadlock.
 #pragma once
 

@@ -223,7 +223,7 @@ TEST_CASE("scales are of blocks as the recipe says", "[models][passes]") {
     REQUIRE(first != graph.nodes.end());
     CHECK(graph.tensor(first->inputs[2]).type.shape == expected.of_input);
     CHECK(graph.tensor(first->inputs[3]).type.shape == expected.of_weight);
-    for (const Node& node : graph.nodes) {  // every tensor has blocks of the recipe's shape
+    for (const Node& node : graph.nodes) {  // with blocks, factors are transposed and in e4m3
       if (node.op != Op::linear_grad_weight || !is_8_bit(first_type(graph, node))) continue;
       const bool has_blocks = expected.of_input[0] > 1;
       CHECK(node.attributes.factors_transposed == has_blocks);

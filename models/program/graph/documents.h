@@ -45,9 +45,9 @@ inline bool is_documents(const TensorType& type, std::int64_t rows) {
 }
 
 // Returns the expected share, in (0, 1], of causal attention scores that lie within documents when
-// a row holds `documents` of them (a mean, at least 1). Model, with n = documents: n - 1 cuts at
-// uniformly random places of a row of length s leave n pieces. A piece has a mean squared length of
-// 2 s^2 / (n (n + 1)), so the sum over all pieces is 2 / (n + 1) of s^2.
+// a row holds `documents` of them (a mean, at least 1). The formula assumes that a row of length s
+// is cut at n - 1 uniformly random places, where n is `documents`. A piece then has a mean squared
+// length of 2 s^2 / (n (n + 1)), so the sum over all n pieces is 2 / (n + 1) of s^2.
 constexpr double document_share(double documents) { return 2 / (documents + 1); }
 constexpr double documents_of_share(double share) { return 2 / share - 1; }
 

@@ -22,14 +22,14 @@ inline TensorType matrix(std::int64_t rows, std::int64_t columns, Dtype dtype) {
 }
 inline TensorType column(std::int64_t rows, Dtype dtype) { return {Shape{rows}, dtype}; }
 
-// Rules that append the types of the outputs.
+// These rules append the types of the outputs.
 void same_as_first(const Attributes&, In in, Out& out);
 void same_as_second(const Attributes&, In in, Out& out);
 void same_as_both(const Attributes&, In in, Out& out);  // requires inputs of equal types
 void first_and_second(const Attributes&, In in, Out& out);
 void nothing(const Attributes&, In, Out&);  // the only outputs are parameter gradients
 
-// Rules that append kernels. The comments say what memory they read and write.
+// These rules append kernels. Each comment says what memory a kernel reads and writes.
 using WorkRule = void(const OpCall&, CompilerLevel, KernelList&);
 WorkRule work_nothing;
 WorkRule work_unary;        // reads the first input, writes as many bytes
@@ -44,7 +44,7 @@ WorkRule work_write;        // writes the outputs
 WorkRule work_dropout;
 WorkRule work_dropout_grad;  // separate kernels at every level
 
-// Rules that append gradients, where x is the first input, y the first output, and dx and dy are
+// These rules append gradients, where x is the first input, y the first output, and dx and dy are
 // their gradients.
 inline void dx_is_dy(Gradients& g, const Node& node, int dy) {
   g.pass_on(node, node.inputs[0], dy);
@@ -81,7 +81,7 @@ void differentiate_product(Gradients& g, const Node& node, int dy) {
     g.make(Op::bias_grad, node, {dy}, {g.of_parameter(node.inputs[2])});
 }
 
-// Rules of widening (widen.h). Operands whose bit is set are cut.
+// These are rules of widening (widen.h). Operands whose bit is set are cut.
 constexpr bool from_first_token = true;
 constexpr WidenRule by_rows(std::uint32_t inputs, std::uint32_t outputs) {
   return {WidenRule::How::rows, inputs, outputs};
