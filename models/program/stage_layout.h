@@ -11,7 +11,7 @@ namespace meshwright::program {
 // The direction in which each chunk goes through the stages.
 enum class StageShape : std::uint8_t {
   loop,  // every chunk goes from the first stage to the last
-  vee    // chunks with even numbers do so, those with odd numbers go from the last to the first
+  vee    // chunks 0, 2, ... go from the first stage to the last, chunks 1, 3, ... go back
 };
 
 struct StageLayout {

@@ -51,16 +51,16 @@ TEST_CASE("threads that share a kernel reach what was measured of as many", "[hw
     const Gpu device = Cluster{machine, 1, ranks, {}, {}}.device();
     return device.peak(Precision::fp32).value * device.gemm.at(flops);
   };
-  CHECK(rate_of(4, 1e4) == Approx(2 * 10e9 * 0.4));  // nothing measured
+  CHECK(rate_of(4, 1e4) == Approx(2 * 10e9 * 0.4));  // no scaling is known
   machine.gpu.thread_scaling = {{2, {{{1e4, 0.5}, {1e6, 1.0}}}, {{{1e4, 0.6}}}, {{{1e6, 0.8}}}},
                                 {8, {{{1e4, 0.125}, {1e6, 0.5}}}, {{{1e4, 0.2}}}, {{{1e6, 0.4}}}}};
-  CHECK(rate_of(8, 1e4) == Approx(10e9 * 0.4));      // one thread shares with nobody
-  CHECK(rate_of(4, 1e4) == Approx(10e9 * 0.4));      // two are no faster than one
+  CHECK(rate_of(8, 1e4) == Approx(10e9 * 0.4));      // a rank's one thread loses nothing
+  CHECK(rate_of(4, 1e4) == Approx(10e9 * 0.4));      // two threads are no faster than one
   CHECK(rate_of(4, 1e6) == Approx(2 * 10e9 * 0.6));  // between the points of the one curve
   CHECK(rate_of(4, 1e8) == Approx(2 * 10e9 * 0.8));
-  CHECK(rate_of(1, 1e4) == Approx(10e9 * 0.4));  // nor are eight
+  CHECK(rate_of(1, 1e4) == Approx(10e9 * 0.4));  // eight threads are no faster than one
   CHECK(rate_of(1, 1e8) == Approx(8 * 10e9 * 0.8 * 0.5));
-  CHECK(rate_of(2, 1e8) == Approx(4 * 10e9 * 0.8 * 0.75));  // 4 is half way from 2 to 8
+  CHECK(rate_of(2, 1e8) == Approx(4 * 10e9 * 0.8 * 0.75));  // log 4 is half way from log 2 to log 8
   const Gpu four = Cluster{machine, 1, 2, {}, {}}.device();
   CHECK(four.memory_bound.at(1e5) == Approx(0.4));
   CHECK(four.attention.at(1e6) == Approx(0.5 * 0.6));

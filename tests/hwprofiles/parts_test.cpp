@@ -76,7 +76,7 @@ TEST_CASE("parts may have parts four deep, and none is a part of itself", "[hwpr
     if (depth < 5) value["parts"] = {"p" + std::to_string(depth + 1)};
     part(folder, "p" + std::to_string(depth), value);
   }
-  CHECK(together(folder, {{"parts", {"p2"}}})["depth"] == 2);  // p2 to p5
+  CHECK(together(folder, {{"parts", {"p2"}}})["depth"] == 2);  // four deep: p2, p3, p4, p5
   CHECK_THROWS_WITH(together(folder, {{"parts", {"p1"}}}),
                     folder.file("p4.json") + ": /parts: 'p5' is a part of itself");
   part(folder, "ring", {{"parts", {"ring"}}});

@@ -130,12 +130,12 @@ TEST_CASE("a price is stale after 90 days", "[prices]") {
 TEST_CASE("capacity blocks are days to two weeks, then weeks to half a year", "[prices]") {
   CHECK(block_days(hour) == 1);
   CHECK(block_days(day - hour / 2) == 1);
-  CHECK(block_days(day - hour / 2 + 1) == 2);  // ended half an hour before
+  CHECK(block_days(day - hour / 2 + 1) == 2);  // a block's last half hour cannot be used
   CHECK(block_days(13.5 * day) == 14);
   CHECK(block_days(14 * day) == 21);
   CHECK(block_days(20.9 * day) == 21);
   CHECK(block_days(181 * day) == 182);
-  CHECK(block_days(182 * day) == 183);  // a second one, of a day
+  CHECK(block_days(182 * day) == 183);  // two blocks: 182 days and one day
   CHECK(block_days(200 * day) == 182 + 21);
 }
 
@@ -160,5 +160,5 @@ TEST_CASE("the longest affordable run costs at most the budget, and a longer one
       CHECK(bill_of(price, 2, longest).usd <= usd * (1 + 1e-12));
       CHECK(bill_of(price, 2, longest + 60).usd > usd);
     }
-  CHECK(affordable_s(priced(PriceKind::capacity_block, 12), 2, 500) <= 0);  // a day is $576
+  CHECK(affordable_s(priced(PriceKind::capacity_block, 12), 2, 500) <= 0);  // a day costs $576
 }

@@ -139,7 +139,7 @@ TEST_CASE("at full the loss is in pieces where it is not fused with the head",
 TEST_CASE("what is computed twice is computed once, dead code is dropped", "[models][compiler]") {
   Bench b;
   const int once = b.apply(Op::gelu, {b.x}), twice = b.apply(Op::gelu, {b.x});
-  b.apply(Op::relu, {b.x});  // nobody reads it
+  b.apply(Op::relu, {b.x});  // no operation reads the result
   b.graph.loss = b.apply(Op::add, {once, twice});
   Graph shared = after(share_common_subexpressions, b.graph);
   CHECK(count(shared, Op::gelu) == 1);
@@ -177,7 +177,7 @@ TEST_CASE("two layout changes that undo each other are removed", "[models][compi
 TEST_CASE("chains of a block become one operation each", "[models][compiler]") {
   const std::vector<std::string> names = bodies(after(fuse_rows, differentiated("gpt")));
   CHECK(contains(names, "linear + gelu"));
-  CHECK(contains(names, "linear"));  // whose output begins as the residual stream
+  CHECK(contains(names, "linear"));  // its output begins as the residual stream
   CHECK(contains(names, "linear_grad_input + gelu_grad + bias_grad"));
   CHECK(contains(names, "layer_norm_grad + add"));
 }

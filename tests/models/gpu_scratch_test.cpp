@@ -200,8 +200,9 @@ TEST_CASE("a norm's gradient is summed in chunks that are on the device at once"
     return chunks_of_norm_grad({{rows, columns}, dtype}).chunks;
   };
   const std::int64_t many = 2640 * 400;
-  // A thread block has 32 threads for each 256 columns. Each of 132 multiprocessors runs 640 /
-  // threads blocks at once, or 3 or 1024 / threads of larger blocks.
+  // A thread block has 32 threads for each 256 columns, above 192 threads rounded up to 256, 512 or
+  // 1024. Each of 132 multiprocessors runs at once 640 / threads blocks of up to 192 threads, 3 of
+  // 256, or 1024 / threads of larger ones.
   CHECK(chunks(many, 256, Dtype::bf16) == 2640);  // 20 * 132
   CHECK(chunks(many, 1536, Dtype::bf16) == 396);  // 192 threads: 3 * 132
   CHECK(chunks(many, 2048, Dtype::bf16) == 396);  // 256 threads: 3 * 132

@@ -20,9 +20,8 @@ TEST_CASE("our JSON and its defaults", "[models][importers]") {
           "vocab": 100})");
   CHECK_FALSE(llama.tied_embeddings);
   CHECK(llama.gated_ffn);
-  // A layer has 2 h^2 (q, o) + h^2 (k, v of half the heads) + 3 h f + 2 h parameters. There are 2 V
-  // h
-  // + h outside of the layers.
+  // A layer has 2 h^2 (q, o) + h^2 (k, v of half the heads) + 3 h f + 2 h parameters. Outside of
+  // the layers, there are two tables of V h and a norm of h.
   CHECK(parameter_count(graph_of(llama)) ==
         2 * (3 * 64 * 64 + 3 * 64 * 96 + 2 * 64) + 2 * 100 * 64 + 64);
 }

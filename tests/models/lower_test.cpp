@@ -556,9 +556,9 @@ TEST_CASE("the encoder's output goes from stage to stage of the decoder", "[mode
         for (const Instruction& instruction : body.instructions) found += instruction.kind == kind;
     return found;
   };
-  CHECK(messages(0, InstructionKind::send) == 1);  // what the encoder made
+  CHECK(messages(0, InstructionKind::send) == 1);  // the encoder's output
   CHECK(messages(1, InstructionKind::recv) == 1);
-  CHECK(messages(1, InstructionKind::send) == 2);  // that and the block's own
+  CHECK(messages(1, InstructionKind::send) == 2);  // the outputs of the encoder and of the stage
   CHECK(messages(2, InstructionKind::recv) == 2);
   CHECK(messages(2, InstructionKind::send) == 2);
   CHECK(messages(3, InstructionKind::recv) == 2);
@@ -567,7 +567,7 @@ TEST_CASE("the encoder's output goes from stage to stage of the decoder", "[mode
     if (body.kind == Body::Kind::backward)
       for (const Instruction& instruction : body.instructions)
         gradients += instruction.kind == InstructionKind::send;
-  CHECK(gradients == 2);  // one sum for the encoder, whatever the blocks
+  CHECK(gradients == 2);  // of the stage's input, and one sum for the encoder's output
 }
 
 TEST_CASE("buffers of any size begin where the one before has ended, aligned", "[models][lower]") {

@@ -120,8 +120,8 @@ Attributes with(Change change) {
 
 std::vector<Example> elementwise_examples() {
   const Attributes a = plain();
-  // Dropout reads and writes 96 bytes, and its mask has a byte for each of 48 elements: 2 * 96 + 48
-  // = 240.
+  // Dropout reads and writes 96 bytes, and its mask has a byte for each of 48 elements. Together
+  // they are 2 * 96 + 48 = 240 bytes.
   const Levels dropped = by_level({memory(240)}, {joined(48)}, {});
   // In fp32 an element has 4 bytes: converting moves 96 + 192, and dropout 2 * 192 + 48.
   const Attributes dropping_wide = with([](Attributes& to) {
@@ -228,9 +228,8 @@ std::vector<Example> product_examples() {
   const TensorType logits = half({8, 6}), table = half({6, 5}), table_sum = word({6, 5});
   const TensorType one = word({1, 1});
   return {
-      // The matmul does 8 * 5 * 6 multiplications and the same number of additions, and moves 96 +
-      // 60
-      // + 80 bytes.
+      // The matmul does 8 * 5 * 6 multiplications and the same number of additions. It moves the 96
+      // bytes of x, 60 of the weight and 80 of y.
       {Op::linear, a, {x, weight}, {y}, {product_of(8, 5, 6, 480, 236)}, 480},
       {Op::linear, in_out, {x, half({6, 5})}, {y}, {product_of(8, 5, 6, 480, 236)}, 480},
       {Op::linear, a, {x, weight, half({5})}, {y}, {product_of(8, 5, 6, 480, 246)}, 480},

@@ -295,14 +295,14 @@ TEST_CASE("with fp8_gathers shards are rounded once a step, and their bits are g
           "[models][lower]") {
   const Model model = small_model("llama");
   Plan plan = in_fp8(small_plan(model, {1, 1, 2, 4, 3}));
-  plan.parallelism.reduce_bucket_bytes = 0;  // a block then has one or two buckets
+  plan.parallelism.reduce_bucket_bytes = 0;  // a block has one bucket, or two with fp8_gathers
   const Program before = lower_small(model, plan)[0];
   plan.training.fp8_gathers = true;
   const std::vector<Program> stages = lower_small(model, plan);
   CHECK(broken_rule(stages).empty());
   const Program& program = stages[0];
   verify(program.memory);
-  CHECK(count_ops(program.bodies[0], Op::amax) == 4);  // one of the two
+  CHECK(count_ops(program.bodies[0], Op::amax) == 4);  // for one of the two buckets of each block
   CHECK(count_ops(program.bodies[0], Op::quantize) == 4);
   CHECK(count_ops(program.bodies[1], Op::quantize) == 4 * 4);
   CHECK(count_ops(program.bodies[2], Op::quantize) == 4 * 7);

@@ -42,8 +42,9 @@ constexpr std::int64_t norm_threads(std::int64_t columns) {
       (columns + 32 * columns_of_norm_thread - 1) / (32 * columns_of_norm_thread) * 32;
   return threads <= 192 ? threads : threads <= 256 ? 256 : threads <= 512 ? 512 : 1024;
 }
-// Returns how many thread blocks of a norm's gradient run at once on a multiprocessor. Each thread
-// has 96 registers, or 64 in large blocks.
+// Returns how many thread blocks of a norm's gradient run at once on a multiprocessor. This leaves
+// to each thread 96 registers or more in blocks of up to 192 threads, 80 in blocks of 256, and 64
+// in larger ones.
 constexpr std::int64_t norm_grad_blocks_at_once(std::int64_t threads) {
   return threads <= 192 ? 640 / threads : threads <= 256 ? 3 : 1024 / threads;
 }
