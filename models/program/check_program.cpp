@@ -57,7 +57,7 @@ void check_settings(const JobSettings& settings, const Place& place) {
 }
 
 // An integer attribute of operations and the least value that it may have. Kernels use these
-// attributes as counts, and divide by those whose least value is 1.
+// attributes as counts or indices, and may divide by those whose least value is 1.
 struct LeastAttribute {
   std::string_view name;
   int Attributes::*member;

@@ -46,11 +46,11 @@ class Place {
 };
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 50;
-constexpr int most_copies = 1 << 20;  // limits slots, windows and ranks
+constexpr int most_copies = 1 << 20;  // limits slots, windows, chunks and ranks
 
-// Checks the memory of a stage. run() checks that buffers have legal sizes and that parameters are
-// inside their buckets. check_operand() checks that an operand is inside its buffer. Both throw
-// InputError otherwise.
+// Checks the memory of a stage. run() checks the numbers of the memory plan, that buckets have
+// their operands, and that parameters are inside their buckets. check_operand() checks that an
+// operand is inside its buffer. Both throw InputError otherwise.
 class StageMemoryCheck {
  public:
   StageMemoryCheck(const Program& program, const Mesh& mesh, const Place& place)

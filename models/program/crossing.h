@@ -10,7 +10,7 @@
 namespace meshwright::program {
 
 struct CrossingTensor {
-  std::string name;  // the module that makes it, if its stage does, and its buffer's name
+  std::string name;  // the module that makes it, if it is on the sending stage; the buffer's name
   std::int64_t bytes = 0;
 };
 

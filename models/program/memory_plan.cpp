@@ -113,8 +113,9 @@ std::int64_t end_of(const Buffer& buffer) {
 }
 
 // Sets offsets of buffers, which must be in order of first use, and returns the size of their
-// region in bytes. Each buffer gets a gap between live buffers into which it fits: the lowest or
-// the tightest one, as `wanted` says. If there is none, it is placed after all live buffers.
+// region in bytes. Each buffer gets a gap before or between live buffers into which it fits: the
+// lowest or the tightest one, as `wanted` says. If there is none, it is placed after all live
+// buffers.
 std::int64_t place(const std::vector<Buffer*>& buffers, Gap wanted) {
   std::vector<Buffer*> live;  // by offset
   std::int64_t size = 0;
@@ -153,8 +154,8 @@ std::int64_t pack(std::vector<Buffer*>& buffers) {
 namespace {
 
 // Returns a buffer that overlaps another one while both are live, or null if there is none. The
-// buffers are of one region and, if they have them, of one body or chunk. Buffers of different
-// owners never meet.
+// buffers are of one region and, if they have them, of one body or chunk. Two buffers that no rank
+// has both of never overlap.
 const Buffer* overlapping(const std::vector<const Buffer*>& buffers) {
   for (std::size_t i = 0; i < buffers.size(); ++i)
     for (std::size_t j = i + 1; j < buffers.size(); ++j) {

@@ -96,8 +96,8 @@ struct MemoryPlan {
   // buffers that have one copy.
   std::int64_t address(int buffer, int slot, int window = 0) const;
   std::int64_t arena_bytes_of(int rdp, int tensor) const;
-  // Returns the first of the chunks that share slots with `chunk`, or `chunk` itself if it has no
-  // slots.
+  // Returns the first of the chunks that share slots with `chunk`, or `chunk` itself if its slots
+  // take no memory.
   int pool_of(int chunk) const;
   bool operator==(const MemoryPlan&) const = default;
 };
@@ -108,9 +108,11 @@ constexpr std::int64_t arena_alignment = 256;
 // are live. Sorts `buffers` by first use. Returns the size of their region in bytes.
 std::int64_t pack(std::vector<Buffer*>& buffers);
 
-// Checks that every buffer is inside its region, that buffers in slots, windows, tasks and host
-// memory and owned buffers do not overlap while they are live, and that slots of two chunks do not
-// overlap unless the chunks share them. Returns the broken rule in words, or "" if none is broken.
+// Checks that every buffer that is used is inside its region, and that buffers in slots, windows,
+// tasks and host memory and owned buffers do not overlap while they are live. Also checks that
+// slots and windows lie before the task region, that those of two chunks do not overlap unless the
+// chunks share them, that host memory has room for its parts, and that the bytes of the classes add
+// up to the arena. Returns the broken rule in words, or "" if none is broken.
 std::string broken_rule(const MemoryPlan& plan);
 // Aborts with a message if a rule is broken. It is for plans that meshwright made itself.
 void verify(const MemoryPlan& plan);

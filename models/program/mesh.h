@@ -34,7 +34,7 @@ enum class GroupKind : std::uint8_t {
   expert_replica,
   norm,  // the ranks whose parts make up one whole gradient: mp * shard
   world,
-  embedding  // the first and last stage at one (data, tensor) coordinate: tied embeddings
+  embedding  // the first and last stage at one tensor and data-parallel index: tied embeddings
 };
 constexpr int group_kind_count = 18;
 std::string_view name_of(GroupKind kind);

@@ -10,9 +10,10 @@
 namespace meshwright::program {
 
 struct PeakTensor {
-  // The name of the buffer ("gradients"), for other tensors than parameters, gradients and states
-  // after the path of the module that makes them. Numbers in the path are replaced by `*`, so that
-  // repeated blocks share one entry: "transformer.h.*.attn attention".
+  // The name of the buffer, such as "gradients". For tensors other than parameters, gradients,
+  // optimizer states and snapshots, the path of the module that makes them comes first. Numbers in
+  // the path are replaced by `*`, so that repeated blocks share one entry:
+  // "transformer.h.*.attn attention".
   std::string name;
   MemoryClass cls = MemoryClass::activations;
   std::int64_t bytes = 0;  // of all tensors of this name and class, of which there are `count`

@@ -13,8 +13,8 @@ namespace meshwright::program {
 
 namespace {
 
-// Converts microseconds to picoseconds. They are rounded to nanoseconds, since the trace has three
-// decimal places.
+// Converts microseconds to picoseconds. The result is rounded to nanoseconds, because the trace has
+// three decimal places.
 SimTime picoseconds(double microseconds) {
   return static_cast<SimTime>(std::llround(microseconds * 1000)) * 1000;
 }

@@ -25,9 +25,9 @@ void append_product(std::vector<Kernel>& kernels, std::int64_t m, std::int64_t n
        .bytes = size(m, k) + size(k, n) + size(m, n)});
 }
 
-// Appends the fp32 kernels by which muon updates one matrix: it is put together from the parts that
-// the ranks of a tensor group hold, its norm is computed, and Newton-Schulz steps make it
-// orthogonal.
+// Appends the fp32 kernels by which muon makes the update of one matrix orthogonal: it is copied,
+// from the parts of all ranks if a tensor group shares the matrix, its norm is computed, it is
+// scaled, Newton-Schulz steps follow, and the result is written back.
 void append_orthogonal(std::vector<Kernel>& kernels, std::int64_t rows, std::int64_t columns) {
   const std::int64_t m = std::min(rows, columns), n = std::max(rows, columns);
   const double whole = 4.0 * static_cast<double>(m) * static_cast<double>(n);

@@ -34,8 +34,9 @@ struct LinkUse {
 };
 
 // Returns a Chrome trace, which Perfetto opens, with times in whole nanoseconds. Each rank is a
-// process with one thread per stream. For each kind of link that is used, a thread shows when it is
-// busy, and a counter shows its GB/s. `stage_of_rank` gives the stage whose Program a rank runs.
+// process with a thread for each stream that its plan can use. For each kind of link that is used,
+// a thread shows when it is busy, and a counter shows its GB/s. `stage_of_rank` gives the stage
+// whose Program a rank runs.
 // The entries of `predicted` get processes of their own, after the others. Instructions that take
 // no time are left out.
 std::string to_chrome_trace(const Timeline& timeline, const std::vector<Program>& stages,

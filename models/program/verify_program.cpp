@@ -1,4 +1,4 @@
-// Checks the rules of Programs. Implements broken_rule() of program.h.
+// Checks the rules of Programs. Implements broken_rule() and verify() of program.h.
 #include <algorithm>
 #include <string>
 

@@ -18,7 +18,7 @@ class Gradients {
   Gradients(Graph& graph, double scale, Dtype sum_type, bool fuses_accumulation);
 
   // Appends the nodes that compute the gradients of the inputs of `node`. Appends none if no loss
-  // depends on the node, or if it begins the backward pass and no trained parameter influences it.
+  // depends on the first output of the node, or if no trained parameter influences it.
   void differentiate(const Node& node);
 
   // The functions below are for rules, in which dx is the gradient of an input x, and dy that of an
@@ -49,7 +49,7 @@ class Gradients {
   void replace(int tensor, int made);
 
   // The tensor that cross_entropy_combine saved, which the gradient of cross_entropy_stats reads.
-  // -1 before that node is differentiated.
+  // -1 until cross_entropy_combine has been differentiated.
   int combined = -1;
 
  private:

@@ -109,7 +109,7 @@ enum class Phase : std::uint8_t { forward, recompute, backward };
 struct Tensor {
   TensorType type;
   Role role = Role::activation;
-  int producer = -1;   // index of the node; -1 for inputs and parameters
+  int producer = -1;   // index of the node that makes it; -1: no node does
   int parameter = -1;  // index into Graph::parameters
   int alias_of = -1;   // tensor whose memory an in-place output shares; -1: none
 };
@@ -132,8 +132,8 @@ struct Node {
 };
 
 // A module of the model that has operations, such as `transformer.h.3.mlp.c_fc`. `unit` is the unit
-// that it belongs to: a link of the chain from which stages are cut (an embedding, a block, or the
-// head).
+// that it belongs to: a link of the chain from which stages are cut, such as an embedding, a block
+// or the head.
 struct Module {
   std::string path;
   int unit = 0;

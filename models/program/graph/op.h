@@ -237,7 +237,8 @@ enum class Op : std::uint8_t {
   update_choice_biases,  // the step's counts of choices f64 [n], squared norm -> (+)weights and
                          // (+)masters of a bucket: the biases of routers
                          // (StageParameter::first_count) move by router_bias_update_rate, up if an
-                         // expert was chosen less often than the mean of its layer, else down
+                         // expert was chosen less often than the mean of its layer, down if more
+                         // often
   count_
 };
 

@@ -30,8 +30,9 @@ void eager_optimizer_kernels(KernelList& kernels, const OptimizerWork& work, dou
 
 // Appends one kernel that reads the gradient, reads and writes the moments, the master and the
 // average, and writes the weight, which it also reads unless there is an fp32 master. If the
-// moments are ready, it only reads them. An eager framework whose moments and masters (or weights,
-// without masters) are fp32 has several kernels.
+// moments are ready, it only reads them, and it reads the gradient only if `reads_gradients`. If
+// they are not ready, an eager framework whose moments and masters (or weights, without masters)
+// are fp32 has several kernels.
 void append_optimizer_kernels(const OptimizerWork& work, CompilerLevel level, KernelList& kernels) {
   const double n = static_cast<double>(work.elements);
   const double weight = static_cast<double>(bytes_of(work.weights));

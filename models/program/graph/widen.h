@@ -47,8 +47,8 @@ bool only_moves(Op op);
 // Returns the bytes of scratch memory in which an operation widens its operands. Returns 0 if it
 // widens nothing.
 std::int64_t widened_bytes(const OpCall& call);
-// Returns the bytes that conversions move in addition to the operation's kernels: 6 for each
-// element that is widened or rounded.
+// Returns the bytes that conversions move in addition to the operation's kernels: 6 each time that
+// an element is widened or rounded.
 double conversion_bytes(const OpCall& call);
 constexpr std::int64_t widened_alignment = 64;
 std::int64_t widened_bytes_of(std::int64_t elements);  // in fp32, aligned

@@ -14,17 +14,17 @@ void infer_cross_entropy(const Attributes&, In in, Out& out) {
   out.push_back(column(in[0].shape[0], Dtype::f32));
 }
 
-// Appends the kernels of Megatron-LM's vocab_parallel_cross_entropy. It casts logits to fp32, finds
-// their maximum, subtracts it in place, writes the exponentials, adds them up, and divides them in
-// place.
+// Appends the kernels of Megatron-LM's vocab_parallel_cross_entropy. It casts 16-bit logits to
+// fp32, finds their maximum, subtracts it in place, writes the exponentials, adds them up, and
+// divides them in place.
 void work_loss_by_operations(const TensorType& logits, KernelList& kernels) {
   const double wide = 4.0 * static_cast<double>(logits.shape.elements());
   if (element_size(logits) < 4) memory_kernel(kernels, bytes(logits) + wide);
   for (const double passes : {1, 2, 2, 1, 2}) memory_kernel(kernels, passes * wide);
 }
 
-// Appends the kernels of a cross-entropy. Logits are cast to fp32 first, except in the training
-// compiler's fused loss.
+// Appends the kernels of a cross-entropy. 16-bit logits are cast to fp32 first, except in the
+// training compiler's fused loss.
 void work_cross_entropy(const OpCall& call, CompilerLevel level, KernelList& kernels) {
   if (call.attributes.loss_by_operations && level == CompilerLevel::fused)
     return work_loss_by_operations(call.inputs[0], kernels);
