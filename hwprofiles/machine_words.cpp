@@ -42,7 +42,8 @@ std::vector<std::string> in_family(const std::string& words,
   const std::string wanted = letters_of(words);
   std::vector<std::string> found;
   if (wanted.size() < 2) return found;
-  // A family is the name up to a dot or a dash: p5.48xlarge is of p5, and p5e.48xlarge of p5e.
+  // A family is the name up to a dot or a dash: p5.48xlarge is of p5, and p5e.48xlarge of p5e. The
+  // dash of a name that begins with "u-" does not count.
   for (const std::string& name : known) {
     const std::string family =
         name.substr(0, name.find_first_of(".-", name.starts_with("u-") ? 2 : 0));
@@ -69,9 +70,9 @@ std::string gpu_letters(const std::string& words) {
   return wanted;
 }
 
-// Returns whether the words mean a GPU: all of its name, or the first part of it and perhaps its
-// memory. "a100-80gb" and "a10080gb" are A100-SXM4-80GB, "h100" is every H100, but "a10" is not
-// A100.
+// Returns whether the words mean a GPU: all of its name, or the first part of it and perhaps
+// another part, such as its memory. "a100-80gb" and "a10080gb" are A100-SXM4-80GB, "h100" is every
+// H100, but "a10" is A10G and not A100.
 bool means(const std::string& words, const std::string& gpu) {
   const std::string wanted = gpu_letters(words);
   const std::string whole_name = letters_of(gpu);

@@ -11,7 +11,8 @@ struct MachineWords {
   std::vector<std::string> machines;  // names; empty if the words mean no known machine
   int hosts = 0;                      // 0: the words do not say it
   int processes_per_host = 0;         // 0: one for each GPU of a host
-  // Says to people how the words were read. Empty if they are the machine's own name.
+  // Says to people how the words were read. Empty if they are the machine's own name, or mean no
+  // known machine.
   std::string note;
 };
 

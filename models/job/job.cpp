@@ -38,8 +38,8 @@ std::string words_of(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// Returns the section `model` with the usual sizes for a family and a number of parameters, which
-// is all that the job gives. Adds a note about these sizes to the job.
+// Returns the section `model`, which gives a family and a number of parameters, with the usual
+// sizes for them. Adds a note about these sizes to the job.
 Fields with_noted_shape(const Fields& model, Job& job) {
   json sized = with_usual_shape(model);
   job.notes.push_back(fmt::format("a {} of {} parameters has a usual shape: {}",
@@ -106,9 +106,9 @@ Fields training_of(Fields& fields, const Job& job) {
   return {std::move(whole), training.where(), training.pointer()};
 }
 
-// Sets the precision and the micro-batch to those of a captured model, if the job leaves them open,
-// and the types of sums and moments to fp64 in that precision. Throws InputError if the job sets
-// dropout, because the model has its own.
+// Sets the precision and the micro-batch to those of a captured model, if the job leaves them open.
+// In precision fp64, types of sums and moments that are fp32 become fp64 too. Throws InputError if
+// the job sets dropout, because the model has its own.
 void settle_captured(Job& job) {
   if (!job.model.captured) return;
   const ModelSizes sizes = job.model.sizes();

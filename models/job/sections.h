@@ -19,7 +19,8 @@ struct ChosenCluster {
   int hosts = 0;
 };
 
-// Replaces "parallelism": "auto" by an object in which every key that may be "auto" is "auto".
+// Replaces "parallelism": "auto" by an object in which the keys that this includes
+// (Key::is_auto_with_section()) are "auto".
 void spell_out_auto(nlohmann::json& job);
 
 void read_training(Fields fields, Job& job);

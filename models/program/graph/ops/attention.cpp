@@ -84,9 +84,10 @@ void cap_scores(KernelList& kernels, const OpCall& call, CompilerLevel level) {
     memory_kernel(kernels, score_bytes(call.attributes, 2 * element_size(call.inputs[0])));
 }
 
-// Appends the one kernel of fused attention. A causal kernel skips scores that the mask hides,
-// including those of other documents. In context parallelism the mask hides half of the scores of
-// every step, because tokens are dealt out for that (context.h).
+// Appends the one kernel of fused attention. A causal kernel is taken to skip the scores of later
+// keys and of other documents, but not those outside of a window or chunk. In context parallelism
+// the causal mask hides half of the scores of every step, because tokens are dealt out for that
+// (context.h).
 void fused_attention(KernelList& kernels, const OpCall& call, double whole_flops) {
   const Attributes& a = call.attributes;
   const double met = a.causal ? 0.5 * a.document_share : 1.0;
