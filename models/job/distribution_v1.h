@@ -13,8 +13,9 @@ namespace meshwright::job {
 
 // The values of the library's keys, which begin with the library's defaults.
 struct Version1 {
-  std::string pipeline_key = "pipeline_parallel_degree";  // the key that the job uses, or the older
-                                                          // one, `partitions`
+  // The key that messages about the pipeline degree name: this one or, if the job does not have it,
+  // the older `partitions`.
+  std::string pipeline_key = "pipeline_parallel_degree";
   int pipeline = 1, tensor = 1, shard = 1, microbatches = 1;
   bool simple = false, speed = false, auto_partition = true;
   std::optional<int> active, default_partition;
@@ -31,7 +32,7 @@ struct Version1 {
   bool hierarchical = true;
 };
 
-// Reads every key of the table. Warns once of each key that changes nothing.
+// Reads the keys of version_1_keys(). Warns once of each key that changes nothing.
 Version1 read_version_1_keys(Fields& fields, Job& job);
 
 }  // namespace meshwright::job

@@ -1,5 +1,6 @@
-// Lists the settings of Open MPI and of the ranks' environment that a job file may make. The list
-// is closed: no setting on it names a program, a library or a file. All other settings need
+// Lists the settings of Open MPI and of the ranks' environment that a job file may make: single
+// names, and families of names with exceptions. The exceptions are meant to exclude every setting
+// that names a program, a library or a file. All settings that are not listed need
 // --allow-mpi-options.
 #pragma once
 
