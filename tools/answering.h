@@ -4,11 +4,12 @@
 
 namespace meshwright::tools {
 
-// The word of the command line that asks for it. The help does not list it.
+// The first word of a command line that runs run_answering(). The help does not list the word.
 inline constexpr const char* answering_word = "answer";
 
-// Runs the call. Standard error gets lines of JSON: {"progress": ...} and {"warning": ...} while it
-// runs, and {"error": ...} if it fails, with "out_of_memory" if that is why. Returns the exit code.
+// Reads a call from standard input, runs it, and prints its answer. Standard error gets lines of
+// JSON: {"progress": ...} and {"warning": ...} while the call runs, and {"error": ...} if it fails,
+// with "out_of_memory" if the system has no more memory. Returns the exit code.
 int run_answering();
 
 }  // namespace meshwright::tools

@@ -13,7 +13,7 @@ namespace meshwright::tools {
 struct Call {
   std::string command;                // "plan"
   std::vector<std::string> operands;  // as on the command line
-  // The texts of the operands that are not files, by their names.
+  // The contents of operands that are texts instead of files, by the operand's name.
   std::map<std::string, std::string> jobs;
   // The values of options, by name: {"top", {"3"}}. A flag has none.
   std::map<std::string, std::vector<std::string>> options;
@@ -22,7 +22,7 @@ struct Call {
 };
 
 // Write and read a call as JSON: {command, operands, jobs, options}. read_call() throws InputError
-// if `text` is none.
+// if `text` is not such an object.
 nlohmann::json to_json(const Call& call);
 Call read_call(const std::string& text);
 

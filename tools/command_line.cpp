@@ -53,8 +53,9 @@ std::optional<int> whole_number(const std::string& text) {
   return static_cast<int>(value);
 }
 
-// Returns the current date in days since 1970-01-01. If `epoch` is a whole number, it replaces the
-// clock: seconds since 1970-01-01 (https://reproducible-builds.org/specs/source-date-epoch).
+// Returns the current date in days since 1970-01-01. If `epoch` is a whole number of at least 0, it
+// replaces the clock, in seconds since 1970-01-01
+// (https://reproducible-builds.org/specs/source-date-epoch).
 int today(const std::string& epoch) {
   constexpr long long day = 24 * 60 * 60;
   char* end = nullptr;
@@ -88,7 +89,7 @@ Options options_from_environment() {
 
 namespace {
 
-// Throws InputError if there is no such command.
+// Returns the command called `name`. Throws InputError if there is no such command.
 const Command& command_called(const std::string& name) {
   for (const Command* command : all_commands)
     if (name == command->name) return *command;

@@ -1,5 +1,5 @@
-// Derives the constants of the machine profiles again from published measurements; tools/fit builds
-// and starts it.
+// Derives the constants of the machine profiles from published measurements. tools/fit builds and
+// starts this program.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -42,9 +42,9 @@ void print_errors(const ValidationScores& before, const ValidationScores& after)
   std::printf("%s\n", table.text().c_str());
 }
 
-// Returns a sentence on where a machine's constants come from, for its profile. If rows were
-// measured on its GPU, the constants are fitted to them. Otherwise they are from spec sheets and
-// estimates, and only what is common to all GPUs is fitted.
+// Returns the text in a machine's profile that tells where its constants come from. If the
+// machine's calibration is `evidence`, the constants are fitted to measured rows. Otherwise they
+// are from spec sheets and estimates, and only the constants that all GPUs share are fitted.
 std::string source_of(const Machine& machine, const Fit& fit) {
   const bool measured = machine.calibration == Calibration::evidence;
   return fmt::format(
@@ -54,16 +54,17 @@ std::string source_of(const Machine& machine, const Fit& fit) {
       fit.rows, fmt::join(fit.sources, ", "));
 }
 
-// Returns the interval in which the ratio measured / predicted of the next step of this kind lies
-// with a probability of 80 %. It lies between positions 0.1 (n + 1) and 0.9 (n + 1) of the n sorted
-// `shares` (Wilks's limits from order statistics). Returns nothing for fewer than 10 values.
+// Returns the interval in which the next ratio of measured to predicted step time lies with a
+// probability of 80 %, if it is drawn like `shares`, the ratios so far. The interval reaches from
+// position 0.1 (n + 1) to 0.9 (n + 1) of the n sorted ratios (Wilks's limits from order
+// statistics). Between two positions it is interpolated. Returns nothing for fewer than 10 ratios.
 std::optional<Residuals::Interval> interval_of(std::vector<double> shares) {
   constexpr std::size_t fewest = 10;
   if (shares.size() < fewest) return std::nullopt;
   std::ranges::sort(shares);
   const double places = static_cast<double>(shares.size()) + 1;
   const auto at_place = [&](double place) {
-    const auto below = static_cast<std::size_t>(place);  // the first is 1
+    const auto below = static_cast<std::size_t>(place);  // positions count from 1
     const double beyond = place - static_cast<double>(below);
     return shares[below - 1] + beyond * (shares[below] - shares[below - 1]);
   };
@@ -72,9 +73,9 @@ std::optional<Residuals::Interval> interval_of(std::vector<double> shares) {
 }
 
 // Returns the intervals of measured / predicted step time on these GPUs, for one host and for
-// several hosts. If both have too few rows, both get the interval of all rows. If that has too few
-// as well, returns nothing. Every row counts once, because intervals are about the next step that
-// somebody measures.
+// several hosts. If only one of the two has enough rows, the other is unset. If both have too few,
+// both are the interval of all rows. If all rows are too few as well, returns nothing. Every row
+// has the same weight, because an interval is about the next step that somebody measures.
 std::optional<Residuals> residuals_of(const ValidationScores& scores,
                                       const std::vector<std::string>& gpus) {
   std::vector<double> one, many, all;
@@ -93,7 +94,7 @@ std::optional<Residuals> residuals_of(const ValidationScores& scores,
 void write_if_new(const std::string& path, const std::string& text, const std::string& machine) {
   if (text == read_file(path)) return;
   write_file(path, text);
-  load_machine(machine);  // it can be read again
+  load_machine(machine);  // throws if the new profile cannot be read
 }
 
 void write_intervals(const ValidationScores& scores) {

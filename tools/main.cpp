@@ -16,8 +16,8 @@ namespace meshwright::tools {
 
 namespace {
 
-// Returns `code` once standard output is flushed. Throws RunError if that fails, because a full
-// disk must not look like a success without output.
+// Returns `code` once standard output is flushed. Throws RunError if this or an earlier write
+// failed, because a full disk must not look like a success without output.
 int checked_output(int code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   throw RunError("standard output cannot be written");
@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     std::fputs("error: the system has no more memory\n", stderr);
     return run_failed;
-  } catch (const std::system_error& error) {  // of a file, or a thread that cannot be started
+  } catch (const std::system_error& error) {  // such as a thread that cannot be started
     print_to(stderr, "error: {}\n", error.what());
     return run_failed;
   } catch (const std::exception& error) {

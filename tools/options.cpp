@@ -39,15 +39,16 @@ bool takes(const Command& command, const std::string& name) {
   return false;
 }
 
-// Returns a count as people write it (1000, 1k, 1e3, two), or nothing if it is none from 1 to
-// `most`.
+// Returns a count as people write it (1000, 1k, 1e3, two). Returns nothing if `text` is not a whole
+// number from 1 to `most`.
 std::optional<int> count_of(const std::string& text, int most) {
   const std::optional<double> value = written_number(text, NumberKind::count);
   if (!value || *value < 1 || *value > most || *value != std::floor(*value)) return std::nullopt;
   return static_cast<int>(*value);
 }
 
-// Each of these returns what is wrong with the text of an option's value, or "".
+// Each function called fault_of_...() returns what is wrong with the text of an option's value, or
+// "" if it is valid.
 std::string fault_of_count(const std::string& text, int most) {
   if (count_of(text, most)) return "";
   const bool is_list = text.find_first_of(",-", 1) != std::string::npos &&
@@ -93,7 +94,7 @@ struct FileOption {
   const char* name;
   std::string Options::*value;
   const char* help;
-  const char* command = nullptr;  // the only command with this row; null: all
+  const char* command = nullptr;  // only this command has the row; null: every command
   const char* type = "FILE";
 };
 
@@ -159,7 +160,7 @@ struct TextOption {
   std::string Options::*value;
   const char* type;
   const char* help;
-  Names words = nullptr;  // that the value may be
+  Names words = nullptr;  // all words that the value may be; null: any value
 };
 
 constexpr TextOption text_options[] = {
@@ -295,9 +296,9 @@ struct ListOption {
   const char* name;
   std::vector<std::string> Options::*values;
   const char* type;
-  const char* help;           // {}: the words
-  bool many_at_once = false;  // --from A B, and not only --set A --set B
-  Names words = nullptr;      // that each value may be
+  const char* help;           // `{}` stands for the list of `words`
+  bool many_at_once = false;  // also --from A B, and not only --from A --from B
+  Names words = nullptr;      // all words that a value may be; null: any value
 };
 
 constexpr ListOption list_options[] = {
@@ -371,7 +372,7 @@ void add_options(CLI::App& app, const Command& command, Options& o) {
     app.add_option("--port", o.port, "the port to listen at (8080; 0: any free one)")
         ->type_name("N")
         ->check(fault_of_port);
-  // With these options the launcher starts its ranks. The help does not list them.
+  // The launcher starts its ranks with these options. The help does not list them.
   if (takes(command, "as-rank")) {
     app.add_flag("--as-rank", o.as_rank)->group("");
     app.add_flag("--progress", o.progress)->group("");
@@ -396,8 +397,8 @@ std::string unknown_option(const std::string& name, const std::vector<std::strin
          (near.empty() ? "; known: " + list_of(known, "and") : "; did you mean '" + near + "'?");
 }
 
-// Returns a message about the first word that looks like an option but is unknown, or "" if there
-// is none. Hidden options are not suggested.
+// Returns a message about the first argument that looks like an option but is unknown, or "" if
+// there is none. The message never suggests a hidden option.
 std::string unknown_option(const CLI::App& app, const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments) {
     if (argument.size() < 2 || argument[0] != '-') continue;
@@ -407,8 +408,9 @@ std::string unknown_option(const CLI::App& app, const std::vector<std::string>& 
   return "";
 }
 
-// Returns a message about an option without its value, or with a value that it does not take. It is
-// made from the option's name only, because CLI11's own messages differ between versions.
+// Returns a message about an option without its value, with a value that it does not take, or given
+// twice. Only the option's name is taken from CLI11's `message`, because its texts differ between
+// versions.
 std::string mismatch(const std::string& message, const std::vector<std::string>& arguments) {
   for (const FlagOption& flag : flag_options)
     if (message.find(flag.name) == 0 || message.find(std::string("--") + flag.name) == 0)
@@ -445,7 +447,7 @@ class HelpFormat : public CLI::Formatter {
   std::string usage_line_;
 };
 
-// Returns the words that the value of the option called `name` may be.
+// Returns all words that the value of the option called `name` may be, or nothing if it may be any.
 std::vector<std::string> words_allowed(const std::string& name) {
   for (const TextOption& row : text_options)
     if (name == row.name && row.words != nullptr) return row.words();
@@ -474,7 +476,7 @@ std::vector<OptionName> options_of(const Command& command) {
 
 namespace {
 
-// Sets the option called `name` if `rows` have it, and returns whether they do.
+// Calls `set` with the row of `rows` that has this name, and returns whether there is one.
 template <typename Row, typename Set>
 bool set_in(std::span<const Row> rows, const std::string& name, const Set& set) {
   const auto row = std::ranges::find(rows, name, [](const Row& each) { return each.name; });
@@ -483,7 +485,7 @@ bool set_in(std::span<const Row> rows, const std::string& name, const Set& set) 
   return true;
 }
 
-// Returns the one value of an option. Throws the text of what is wrong otherwise.
+// Returns the only value of an option. Throws InputError if it has no value or several.
 const std::string& one_of(const std::string& name, const std::vector<std::string>& values) {
   if (values.empty()) throw InputError("--" + name + " needs a value");
   if (values.size() > 1) throw InputError("--" + name + " is given twice; give it once");
@@ -567,7 +569,8 @@ bool parse_options(const Command& command, const std::vector<std::string>& argum
   app.footer("Example:\n" +
              broken_lines("  " + std::string(example_of(command.name)), usual_columns));
   add_options(app, command, options);
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
+  // CLI11 takes arguments from the end of the vector.
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
@@ -582,7 +585,8 @@ bool parse_options(const Command& command, const std::vector<std::string>& argum
   } catch (const CLI::ParseError& error) {
     throw InputError(std::string(command.name) + ": " + error.what());
   }
-  // A shell's variable that is not set leaves such a value empty.
+  // An unset variable of a shell leaves the value of an option empty, which is refused here. Only
+  // --prompt may be empty.
   for (const TextOption& option : text_options) {
     const CLI::Option* given =
         takes(command, option.name) ? app.get_option_no_throw(dashed(option.name)) : nullptr;

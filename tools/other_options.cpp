@@ -9,7 +9,7 @@ namespace meshwright::tools {
 
 namespace {
 
-// Options of other programs, and what they are called here.
+// Pairs options of other programs with the options of meshwright that have the same purpose.
 struct OtherOption {
   const char *name, *here;
 };

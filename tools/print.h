@@ -13,9 +13,10 @@
 
 namespace meshwright::tools {
 
-// Prints the text of fmt::format without the control characters that its arguments may hold, in
-// lines that fit the screen (session/screen.h). On standard error that is so on a terminal alone:
-// a program that reads messages finds each in a line.
+// Prints the text of fmt::format. Control characters are escaped, except for line feeds and tabs.
+// Lines are wrapped to the screen's width (session/screen.h) on standard output, and on any other
+// stream if it is a terminal. A program that reads standard error thus gets messages as they
+// are.
 template <class... Arguments>
 void print_to(std::FILE* to, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   const std::string text = printable(fmt::format(format, std::forward<Arguments>(arguments)...));
@@ -24,7 +25,7 @@ void print_to(std::FILE* to, fmt::format_string<Arguments...> format, Arguments&
   std::fwrite(lines.data(), 1, lines.size(), to);
 }
 
-// Prints text as it is, such as JSON in ASCII.
+// Prints text, such as JSON in ASCII, unchanged on standard output.
 inline void print_text(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
 }

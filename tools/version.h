@@ -1,10 +1,10 @@
-// Returns what `meshwright --version` prints.
+// Returns the lines that `meshwright --version` prints.
 #pragma once
 
 #include <string_view>
 
 namespace meshwright::tools {
 
-std::string_view version_text();  // lines; the first is "meshwright 0.2.0"
+std::string_view version_text();  // begins with "meshwright 0.2.0"
 
 }  // namespace meshwright::tools

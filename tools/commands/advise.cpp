@@ -1,5 +1,5 @@
-// `advise JOB`: plans the job on one GPU, one host and several hosts of each machine, and says what
-// each rung brings, where to stop and why.
+// Runs the command `advise JOB`. It plans the job on one GPU, one host and several hosts of each
+// machine, and prints what each of these rungs brings, where to stop and why.
 #include <fmt/format.h>
 
 #include <functional>
@@ -36,8 +36,8 @@ LadderOptions ladder_options(const Options& options, const Watch& watch) {
   return result;
 }
 
-// Returns `word` for a shell's command line: in single quotes if it is empty or a shell would
-// interpret it.
+// Returns `word` as a shell reads it back: in single quotes if it is empty or has any character
+// except letters, digits and -_./=,:+.
 std::string quoted(const std::string& word) {
   const bool plain =
       word.find_first_not_of(
@@ -53,8 +53,8 @@ std::string asked_profile(const Options& options) {
   return options.profile.empty() ? "" : " --profile " + quoted(options.profile);
 }
 
-// Returns the job file and the options that describe the job, as they were given to this command,
-// for a command line that repeats them.
+// Returns the job file and the options that describe the job and its objective, as they were given
+// to this command, for a command line that repeats them. --on and --count are not among them.
 std::string asked(const Options& options) {
   std::string text = options.operands.empty() ? "" : quoted(options.operands.front());
   const std::pair<const char*, const std::string&> words[] = {{" --model ", options.model},
@@ -75,7 +75,8 @@ std::string asked(const Options& options) {
   return text + asked_profile(options);
 }
 
-// Leaves the machines of a large group that promise least out of the search, and says which.
+// Removes the less promising machines from the search if the job has more than 8, and prints which
+// machines are searched.
 void keep_promising(Job& job, const MachineLoader& load, const Watch& watch) {
   constexpr std::size_t most = 8;
   Shortlist list = shortlist(job, load, most);
@@ -119,7 +120,8 @@ std::string json_of(const Options& options, const Advised& all) {
   return json_text(advice_json(all.job, all.advice, options.today), true);
 }
 
-// Options of only one of the two ways are refused with the other one.
+// Throws InputError if --rehearse is combined with --model, --write or --memory-margin, or if
+// --host-factor is given without --rehearse.
 void check_way(const Options& options) {
   const bool of_jobs = !options.write.empty() || options.memory_margin || !options.model.empty();
   if (options.rehearse ? of_jobs : options.host_factor.has_value())

@@ -26,12 +26,12 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// A number of ranks, and what the script's step takes on them.
+// One number of ranks, and the step that the script makes on them.
 struct ScriptRung {
   int hosts = 1, per_host = 1, gpus_per_host = 1;
-  std::optional<Rehearsed> step = {};  // none: `reason`
+  std::optional<Rehearsed> step = {};  // unset: `reason` says why
   std::string reason = {};
-  double efficiency = 1, added_efficiency = 1;  // as of the rungs of a job
+  double efficiency = 1, added_efficiency = 1;  // as in Rung (sim/advise/ladder.h), of rate()
   int gpus() const { return hosts * per_host; }
   double rate() const {
     return step->has_tokens ? step->prediction.tokens_per_s : step->prediction.sequences_per_s;
@@ -43,10 +43,11 @@ struct ScriptLadder {
   std::vector<ScriptRung> rungs;
   std::optional<std::size_t> stop;
   std::string reason;
-  int exit_code = done;  // of the last script that failed
+  int exit_code = done;  // exit code of the last script that failed; else `done`
 };
 
-// Returns powers of two up to all GPUs of a host, then of hosts up to `most_hosts`.
+// Returns rungs of 1, 2, 4, ... GPUs below the machine's number, then of 1, 2, 4, ... whole hosts
+// below `most_hosts`, and then of `most_hosts` hosts.
 std::vector<ScriptRung> rungs_on(const Machine& machine, int most_hosts) {
   std::vector<ScriptRung> rungs;
   const auto add = [&](int hosts, int per_host) {
@@ -58,7 +59,8 @@ std::vector<ScriptRung> rungs_on(const Machine& machine, int most_hosts) {
   return rungs;
 }
 
-// Returns torchrun's command line for the rung.
+// Returns torchrun's command line for the rung, as `python -m torch.distributed.run` if `asked`
+// names a Python. Throws InputError if `asked` has no script or another launcher than torchrun.
 Words command_of(const Words& asked, const ScriptRung& rung) {
   const ReplacedLauncher launcher = replace_launcher(asked);
   if (!launcher.name.empty() && launcher.name != "torchrun")
@@ -80,8 +82,9 @@ Words command_of(const Words& asked, const ScriptRung& rung) {
   return command;
 }
 
-// Sets what torchrun says to a single rank. A recorder that is asked for one rank sets nothing,
-// because a script without a launcher has no such variables. With more ranks it replaces them.
+// Sets the environment variables that torchrun sets for a single rank. The recorder leaves them as
+// they are for one rank, because a script without a launcher does not have them. For several ranks
+// it replaces them.
 void say_one_rank() {
   constexpr std::pair<const char*, const char*> variables[] = {
       {"RANK", "0"},           {"WORLD_SIZE", "1"},
@@ -151,7 +154,7 @@ ScriptLadder climbed(const Options& options, const Watch& watch) {
   ScriptLadder ladder;
   ladder.machine = machine.name;
   ladder.rungs = rungs_on(machine, options.count.value_or(2));
-  command_of(options.operands, ladder.rungs.front());  // its complaints come before a run
+  command_of(options.operands, ladder.rungs.front());  // throws before the first run if it is wrong
   end_on_stop_signals();
   for (ScriptRung& rung : ladder.rungs) {
     climb(options, watch, machine, rung, ladder.exit_code);

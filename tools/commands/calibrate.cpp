@@ -47,8 +47,8 @@ json cpu_json(const Machine& machine) {
           {"rank_latency_s", machine.host_latency.step_latency_s}};
 }
 
-// Returns the measured rates of one GPU as JSON. The rate of matrix products in each precision is
-// that of the largest product that was measured.
+// Returns the measured rates of one GPU as JSON. The rate of matrix products in each precision
+// follows from the efficiency of the largest products (the last point of gpu.gemm).
 json gpu_json(const Machine& machine) {
   const Gpu& gpu = machine.gpu;
   const KernelConstants& k = gpu.kernels;
@@ -108,7 +108,8 @@ void say_gpu(const Machine& machine) {
 
 bool shows_gpus(const Options& options) { return gpus_here() > 0 && !options.cpu; }
 
-// Warns if this computer is busy, because other processes make the measured rates too low.
+// Warns if the load average of the last minute exceeds half the processors, because other processes
+// make the measured rates too low.
 void warn_of_load() {
   double running = 0;  // processes, over the last minute
   const auto processors = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));

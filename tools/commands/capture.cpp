@@ -1,5 +1,6 @@
-// `capture FILE.py:NAME`: captures a PyTorch model as own.model.json. PyTorch does it, in Python
-// (tools/python/meshwright/torch); this command finds both and becomes that process.
+// Runs the command `capture FILE.py:NAME`, which writes a PyTorch model as own.model.json. The work
+// is done in Python (tools/python/meshwright/torch). This command finds Python and the package, and
+// becomes that process.
 #include <unistd.h>
 
 #include <cerrno>

@@ -1,5 +1,5 @@
-// Declares all commands. A file of this folder has a command's code, and a row that describes how
-// it is called. interop.cpp and convert.cpp have two commands each.
+// Declares all commands. The code of each command, and a row that describes how it is called, are
+// in a file of this folder. interop.cpp and convert.cpp have two commands each.
 #pragma once
 
 #include "exec/launch/exit_codes.h"
@@ -15,7 +15,7 @@ extern const Command plan_command, simulate_command, train_command, launch_comma
     evaluate_command, generate_command, list_command, explain_command, advise_command,
     sensitivity_command, share_command, rehearse_command, serve_command, mcp_command,
     schema_command, completion_command, manual_command;
-// All commands, in the order of the help.
+// Has all commands, in the order of the help.
 inline constexpr const Command* all_commands[] = {
     &plan_command,     &simulate_command,       &train_command,          &launch_command,
     &scale_command,    &advise_command,         &sensitivity_command,    &explain_command,
@@ -58,8 +58,8 @@ inline constexpr Variable variables_read[] = {
     {"SOURCE_DATE_EPOCH", "seconds since 1970 taken as the current time, for the age of prices"},
 };
 
-// Returns the names that `list WHAT` prints. If `what` is empty, returns all values that WHAT may
-// have.
+// Returns the names that `list WHAT` lists. If `what` is empty, returns all values that WHAT may
+// have. Returns nothing if `what` is no such value.
 std::vector<std::string> names_listed(const std::string& what);
 
 // Convert weights. `import` and `export` still call these functions if they are asked for weights,

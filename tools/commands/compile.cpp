@@ -29,8 +29,8 @@ namespace {
 
 using nlohmann::json;
 
-// Returns the levels at which a model can be compiled. `full` rewrites operations, which are not
-// known of a captured model.
+// Returns the levels at which a model can be compiled. `full` rewrites operations, but the file of
+// a captured model does not describe its operations.
 std::vector<CompilerLevel> levels_of(const Model& model) {
   if (model.captured) return {CompilerLevel::none, CompilerLevel::fused};
   return {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full};
@@ -44,7 +44,7 @@ struct Row {
   const std::string& level() const {
     return compiler_names()[static_cast<std::size_t>(plan().training.compiler)];
   }
-  // Returns the memory of the stage with the highest peak.
+  // Returns the memory of the stage with the highest peak memory.
   const StageMemory& memory() const {
     return *std::ranges::max_element(report.prediction.memory, {}, &StageMemory::peak_bytes);
   }
@@ -208,8 +208,8 @@ Table pass_table(const Row& row) {
   return table;
 }
 
-// Returns a line that lists the passes that changed nothing, and the time that they took together.
-// Empty if every pass changed something.
+// Returns lines that list the passes that changed nothing, and the time that they took together.
+// Returns "" if every pass changed something.
 std::string idle_passes_text(const std::vector<PassEffect>& passes) {
   constexpr std::size_t columns = 110;
   std::string names;
@@ -246,8 +246,8 @@ std::string text_of(const Job& job, const Chosen& chosen, const std::vector<Row>
   return text;
 }
 
-// Returns the plan at another compiler level. If the job leaves the attention kernel or other
-// choices to the compiler, the level makes them itself.
+// Returns the plan at a compiler level. If the job leaves the attention kernel or other choices to
+// the compiler, they are made again for this level.
 Plan plan_at(CompilerLevel level, const Job& job, const Chosen& chosen) {
   Plan plan = reopened(chosen.compiled.plan, job.plan.training);
   plan.training.compiler = level;
@@ -263,7 +263,8 @@ struct Comparison {
   std::vector<FrameworkBatch> frameworks;
 };
 
-// Compiles the plan at every level, and writes the files that the options name.
+// Compiles the plan at every level, and writes the files that the options and the job's log ask
+// for.
 Comparison compared(const Options& options, const Watch& watch) {
   Comparison all;
   all.job = asked_job(options, watch);

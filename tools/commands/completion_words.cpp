@@ -13,8 +13,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// Returns the words that a key of the job accepts. Empty if the key takes numbers or other values
-// that are not words.
+// Returns the words that a key of the job accepts, among them "auto" if the key may be that. A key
+// that takes numbers has no other words.
 Words values_of(const Section& section, const Key& key) {
   if (section.name == "cluster" && key.name == "machine") return names_listed("machines");
   Words words = words_of(key);
@@ -23,8 +23,8 @@ Words values_of(const Section& section, const Key& key) {
   return words;
 }
 
-// Returns the arguments of --set that may complete `begun`: KEY= for every key of the job, or
-// KEY=VALUE for every word of a key that has been typed.
+// Returns arguments of --set. Before `begun` has a '=', these are KEY= for the keys of the job.
+// After that, these are KEY=VALUE for every word that the typed key accepts.
 Words overrides(const std::string& begun) {
   const std::size_t end = begun.find('=');
   const std::string key_typed = begun.substr(0, end);

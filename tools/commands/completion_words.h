@@ -1,5 +1,5 @@
-// Finds the words that may come next on a command line of the program, for the completion of
-// shells.
+// Finds the words that may come next on a command line of the program. Shells complete command
+// lines with them.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace meshwright::tools {
 
 struct Completion {
-  std::vector<std::string> words;  // whole words; after one that ends in '=' a value follows
+  std::vector<std::string> words;  // whole words; a value follows a word that ends in '='
   bool files = false;              // names of files may come next too
 };
 

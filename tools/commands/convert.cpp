@@ -44,8 +44,8 @@ double count_of(const std::map<std::string, Shape>& parameters) {
                          });
 }
 
-// Writes an adapter file: all trained parameters, under peft's names. `state` is the state of the
-// checkpoint that is written: 0 for the weights, or that of their average.
+// Writes the parameters of an adapter to a file, under peft's names. `state` is the state of the
+// checkpoint that is written: 0 for the weights, or the state with their average.
 void export_adapter(const Checkpoint& from, const std::map<std::string, Shape>& parameters,
                     const std::string& file, int state) {
   std::map<std::string, std::string> own;
@@ -69,8 +69,9 @@ json config_of(const Job& job) {
   return config;
 }
 
-// Returns the folder whose published files are kept: the one that --from names, or one that is
-// known by the job. Throws InputError if the named one has no config.json.
+// Returns the folder whose published files are kept: the one that --from names, or else the nearest
+// one that the job knows, or "" if there is none. Throws InputError if the named folder has no
+// config.json.
 std::string published_source(const Job& job, const Options& options) {
   if (options.from.empty()) return source_of_published(published_folders(job, options.checkpoint));
   const std::string& folder = options.from.front();
@@ -157,8 +158,8 @@ namespace {
 
 bool is_adapter(const std::string& source) { return fs::exists(source + adapter_config_file); }
 
-// Returns a function that makes the values with which training begins for `parameter`, which must
-// outlive it.
+// Returns a function that makes the values with which training begins for `parameter`. The
+// parameter must outlive the function.
 std::function<std::vector<float>()> initial_values(const Parameter& parameter, std::uint64_t seed) {
   return [&parameter, seed] {
     std::vector<float> values(parameter.global_shape.elements());
@@ -167,8 +168,8 @@ std::function<std::vector<float>()> initial_values(const Parameter& parameter, s
   };
 }
 
-// Returns initial values for the parameters of a classification head that `from` lacks, because a
-// file of the model without such a head does not hold them.
+// Returns initial values for the parameters of the job's text classification head that `from`
+// lacks. A file of a model without such a head does not hold them. Other jobs get no values.
 MadeParameters made_head(const Job& job, const JobParameters& parameters, const Safetensors& from) {
   MadeParameters made;
   if (!job.model.classifies_text()) return made;
@@ -180,8 +181,8 @@ MadeParameters made_head(const Job& job, const JobParameters& parameters, const 
   return made;
 }
 
-// Returns the adapter's values: those of `source`, or the values with which training begins if
-// `source` is empty.
+// Returns the values of the job's adapters: those of the folder `source`, or the values with which
+// training begins if `source` is empty. Throws InputError if the folder does not match the job.
 MadeParameters made_adapters(const Job& job, const JobParameters& parameters,
                              const std::string& source) {
   MadeParameters made;
@@ -208,8 +209,8 @@ MadeParameters made_adapters(const Job& job, const JobParameters& parameters,
   return made;
 }
 
-// Warns if a config.json in the folder of the weights describes another model than the job's. Such
-// weights may have the right names and shapes and still be meant for another computation.
+// Warns if `source` is a folder whose config.json describes another known model than the job's.
+// Such weights may have the right names and shapes and still be meant for another computation.
 void warn_of_other_model(const std::string& source, const Job& job) {
   const std::string file = source + "/config.json";
   if (!fs::is_regular_file(file)) return;

@@ -18,7 +18,8 @@ std::string variable(const char* name, const char* otherwise = "") {
   return value == nullptr || *value == '\0' ? otherwise : value;
 }
 
-// Returns a hyperparameter's value as SageMaker's containers write it on the command line.
+// Returns a hyperparameter's value as a word of a command line: a string as it is, a boolean as
+// Python writes it, and any other value as JSON.
 std::string word_of(const json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>() ? "True" : "False";

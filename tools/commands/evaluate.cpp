@@ -1,4 +1,5 @@
-// `evaluate JOB --checkpoint FOLDER`: prints the loss of trained weights on files.
+// Runs the command `evaluate JOB --checkpoint FOLDER`, which prints the loss of trained weights on
+// files of data.
 #include "tools/session/evaluate.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,6 @@
-// `explain A B`: shows why one step takes longer than another, cause by cause. `explain JOB
-// --measured TRACE`: shows where a measured step differs from the predicted one.
+// Runs the command `explain`. `explain A B` shows why one step takes longer than another, cause by
+// cause. `explain JOB --set KEY=VALUE` compares a job with its changed form. `explain JOB
+// --measured TRACE` shows where a measured step differs from the predicted one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,7 +38,8 @@ Explained explained(const std::string& name, const JobRequest& request, const Ma
   return one;
 }
 
-// Returns the requests of the two sides: two jobs, or one job without and with --set.
+// Returns the requests of the two sides: two jobs, or one job without and with --set. Throws
+// InputError for any other number of jobs.
 std::pair<JobRequest, JobRequest> two_of(const Options& options) {
   const std::vector<std::string>& jobs = options.operands;
   const bool one_changed = jobs.size() == 1 && !options.set.empty();
@@ -57,10 +59,11 @@ std::string show_change(SimTime change) {
   return (change < 0 ? "-" : "+") + show_seconds(std::abs(seconds(change)));
 }
 
-constexpr std::size_t kernels_shown = 20, joined_shown = 12;  // as JSON, as text
+// Limit lists of kernels: in JSON, and of joined kernels as text.
+constexpr std::size_t kernels_shown = 20, joined_shown = 12;
 
-// Adds the communication times and the longest kernels of a step that was divided by kinds of
-// kernels to its JSON.
+// Adds the communication times and, for a measured step, the longest kernels to the JSON of a step
+// whose time was divided by kinds of kernels.
 void add_kernels(const KernelParts& kernels, json& value) {
   value["communication"] = json::array();
   for (const CommunicationTime& each : kernels.communication)
@@ -88,7 +91,7 @@ json side_json(const Explained& one) {
                 {"tokens_per_s", one.tokens_per_s},
                 {"stage", one.parts.stage},
                 {"parts", parts}};
-  if (!one.chosen.compiled.stages.empty()) {  // else a recorded step, which has no plan
+  if (!one.chosen.compiled.stages.empty()) {  // a recorded step has no plan
     value["parallelism"] = to_json(one.chosen.compiled.plan.parallelism);
     value["training"] = to_json(one.chosen.compiled.plan.training);
   }
@@ -133,8 +136,9 @@ json comparison_json(const Explained& from, const Explained& to) {
   return value;
 }
 
-// Returns the time of each kind of communication, in total and exposed, and the measured kernels
-// that belong to no kind. Empty if the steps were not divided by kinds of kernels.
+// Returns the time of each kind of communication, in total and exposed, and at most three of the
+// longest measured kernels that belong to no kind. Returns "" if the steps were not divided by
+// kinds of kernels.
 std::string kernels_text(const Explained& predicted, const Explained& measured) {
   if (!predicted.kernels || !measured.kernels) return "";
   std::map<KernelKind, std::array<CommunicationTime, 2>> kinds;
@@ -165,8 +169,8 @@ std::string error_text(SimTime predicted, SimTime measured) {
                      100 * (static_cast<double>(predicted) / static_cast<double>(measured) - 1));
 }
 
-// Returns the kinds of kernels, and the operations whose kernels differ most from the measured
-// ones. Empty if the predicted step was not recorded.
+// Returns two tables: the kinds of kernels, and the operations whose kernels differ most from the
+// measured ones. Returns "" if the predicted step was not a recorded one.
 std::string joined_text(const Explained& measured) {
   if (!measured.joined) return "";
   Table kinds({"kernels", "runs", "predicted", "runs", "measured", "off by"});
@@ -192,8 +196,8 @@ std::string side_text(const Explained& one) {
                      one.chosen.machine, short_plan_text(one.chosen.compiled.plan));
 }
 
-// Returns one sentence that names the first three causes of `all`, and how much time each adds or
-// saves.
+// Returns one sentence that names the first causes of `all`, at most three, and how much time each
+// adds or saves. If both steps take the same time, the sentence says so.
 std::string reason_text(const Explained& from, const Explained& to,
                         const std::vector<PartChange>& all) {
   const SimTime difference = to.parts.step_time - from.parts.step_time;
@@ -209,7 +213,8 @@ std::string reason_text(const Explained& from, const Explained& to,
   return text + ".\n";
 }
 
-// Returns a warning if the plan does not fit, because its step is predicted nevertheless.
+// Returns a warning if the plan does not fit, because its step is predicted nevertheless. Otherwise
+// returns "".
 std::string fits_text(const Explained& one) {
   if (one.prediction.fits) return "";
   return fmt::format("{} does not fit: {}.\n", one.name,

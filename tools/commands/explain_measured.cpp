@@ -1,4 +1,4 @@
-// `explain JOB --measured TRACE`: compares the predicted step with the measured one.
+// Compares the predicted step with a measured one for `explain JOB --measured TRACE`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ namespace meshwright::tools {
 namespace {
 
 // Compares the prediction with a trace of `train --trace`. Both sides are those of one rank: the
-// first rank of the stage that, as predicted, the others wait for.
+// first rank of the stage whose parts step_parts() returns. Throws InputError if the trace has
+// nothing of this rank.
 void compare_timelines(const std::string& path, const Timeline& timeline, Explained& predicted,
                        Explained& measured) {
   const Compiled& compiled = predicted.chosen.compiled;
@@ -60,7 +61,8 @@ std::string steps_text(const KernelParts& parts) {
   return fmt::format("the mean of ProfilerSteps {} to {}", parts.first_step, parts.last_step);
 }
 
-// Sets the measured side to a profile of PyTorch, which is that of `rank`.
+// Sets the measured side to a profile of PyTorch. `rank` is the rank that the profile belongs to.
+// Throws InputError if the profile's step takes no time.
 void set_profile(const std::string& path, const ProfilerTrace& trace, int rank,
                  Explained& measured) {
   measured.kernels = profiled_kernel_parts(trace, path);
@@ -87,7 +89,8 @@ void compare_kernels(const std::string& path, const ProfilerTrace& trace, const 
   measured.parts.stage = stage;
 }
 
-// Compares a recorded step with a profile of the same script.
+// Predicts a recorded step, and compares it with a profile of the same script. Throws InputError if
+// they have different numbers of ranks.
 std::pair<Explained, Explained> recorded_and_measured(const Options& options, const Watch& watch,
                                                       const ProfilerTrace& profile) {
   const Recording recording = asked_recording(options);
@@ -114,7 +117,7 @@ std::pair<Explained, Explained> recorded_and_measured(const Options& options, co
   return {std::move(predicted), std::move(measured)};
 }
 
-// Scales the rate of the predicted step to the measured time.
+// Sets the measured tokens/s: the predicted rate, scaled by predicted / measured step time.
 std::pair<Explained, Explained> with_rate(std::pair<Explained, Explained> sides) {
   sides.second.tokens_per_s *= static_cast<double>(sides.first.parts.step_time) /
                                static_cast<double>(sides.second.parts.step_time);
@@ -127,7 +130,7 @@ std::pair<Explained, Explained> predicted_and_measured(const Options& options, c
   if (options.operands.size() != 1)
     throw InputError("explain: --measured goes with one job file, that of the trained job");
   const auto profile =
-      read_profiler_trace(options.measured);  // its complaints come before a search
+      read_profiler_trace(options.measured);  // throws before a search, if the file is wrong
   if (names_recording(options)) {
     if (!profile)
       throw InputError(options.measured +

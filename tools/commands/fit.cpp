@@ -1,5 +1,5 @@
-// `fit --runs FILE --output PROFILE`: writes a copy of a machine's profile whose constants are
-// moved to agree with measured steps.
+// Runs the command `fit --runs FILE --output PROFILE`, which writes a copy of a machine's profile.
+// Its constants are moved to agree with measured steps.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -25,7 +25,8 @@ namespace meshwright::tools {
 namespace {
 
 constexpr double worth_saying = 0.01;  // least relative change of a constant that is shown
-constexpr double learned = 0.8;        // share of the spread before the fit
+// Runs say little about a constant if spread_after / spread_before exceeds this share.
+constexpr double learned = 0.8;
 
 bool moved(const FittedConstant& constant) {
   return constant.before > 0 && std::abs(constant.after / constant.before - 1) >= worth_saying;
@@ -91,7 +92,8 @@ std::string show(const Residuals::Interval& interval) {
   return fmt::format("{:+.0f} % to {:+.0f} %", (interval.low - 1) * 100, (interval.high - 1) * 100);
 }
 
-// Fits the profile and writes it. `progress` is called with the share that is done.
+// Fits the profile and writes it. `progress` is called with the share that is done, 0 to 1. Throws
+// InputError if --runs or --output is missing.
 RunsFit fitted(const Options& options, const Watch& watch,
                const std::function<void(double share)>& progress) {
   if (options.runs.empty())

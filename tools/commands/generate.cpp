@@ -1,4 +1,5 @@
-// `generate JOB --checkpoint FOLDER --prompt TEXT`: prints a text that trained weights go on with.
+// Runs the command `generate JOB --checkpoint FOLDER --prompt TEXT`, which prints how trained
+// weights continue a text.
 #include "tools/session/generate.h"
 
 #include "exec/launch/stop.h"
@@ -65,7 +66,7 @@ int run_generate(const Options& options) {
   if (options.json)
     print_json(generated_json(found));
   else if (how.text)
-    print_text(printable(*how.text + *found.text) + "\n");  // as the model breaks its lines
+    print_text(printable(*how.text + *found.text) + "\n");  // not wrapped
   else
     print_text(numbers_text(found.tokens) + "\n");
   return found.stopped ? stopped : done;

@@ -1,5 +1,6 @@
-// `import JOB-OUT --from FILE...` and `export JOB --for FRAMEWORK --to FOLDER`: turn settings of
-// another framework into a job file, and a plan into settings of another framework.
+// Runs the commands `import JOB-OUT --from FILE...`, which turns settings of another framework into
+// a job file, and `export JOB --for FRAMEWORK --to FOLDER`, which writes a plan as settings of
+// another framework.
 
 #include <algorithm>
 #include <filesystem>
@@ -28,8 +29,8 @@ namespace {
 namespace fs = std::filesystem;
 using Fate = ReadSetting::Fate;
 
-// Returns whether `from` names weights instead of settings: one folder, or one file with an ending
-// of weights.
+// Returns whether `from` names weights instead of settings: it has one entry, which is a folder or
+// ends as files of safetensors do.
 bool holds_weights(const std::vector<std::string>& from) {
   return from.size() == 1 &&
          (fs::is_directory(from.front()) || from.front().ends_with(".safetensors") ||
@@ -61,8 +62,8 @@ std::string shortened(const std::string& text) {
   return text.size() <= most ? text : text.substr(0, most - 3) + "...";
 }
 
-// Returns the keys that a setting set, with their values ("parallelism.tensor 8"), or "(as without
-// it)" if the setting set no key.
+// Returns the keys that a setting set, with the values that are not objects or lists
+// ("parallelism.tensor 8"). Returns "(as without it)" if the setting set no key.
 std::string keys_text(const ReadSetting& setting, const json& job) {
   std::string text;
   std::set<std::string> said;
@@ -78,8 +79,8 @@ std::string keys_text(const ReadSetting& setting, const json& job) {
   return text.empty() ? "(as without it)" : text;
 }
 
-// Prints the settings that act, one in a line, and then the others, grouped by the reason why they
-// do not act.
+// Prints the settings that act, one in a line, then the others, grouped by the reason why they do
+// not act, and last the notes of the import.
 void print_settings(const Imported& imported) {
   std::size_t width = 0;
   const auto said = [](const ReadSetting& each) {
@@ -87,7 +88,7 @@ void print_settings(const Imported& imported) {
   };
   for (const ReadSetting& each : imported.settings)
     if (each.fate == Fate::acts) width = std::max(width, said(each).size());
-  std::map<std::string, std::string> others;  // reason: the settings
+  std::map<std::string, std::string> others;  // names of settings, by the reason
   for (const ReadSetting& each : imported.settings) {
     if (each.fate == Fate::acts) {
       print_to(stdout, "{:<{}}  {}\n", said(each), width, keys_text(each, imported.job));
@@ -108,7 +109,7 @@ json understood_json(const Imported& imported) {
   return all;
 }
 
-// Prints the short table by which a person sees whether the files were understood.
+// Prints a short table that shows a person whether the files were understood.
 void print_understood(const Imported& imported) {
   std::size_t titles = 0, values = 0;
   for (const Understood& each : imported.understood) {
@@ -127,6 +128,7 @@ std::int64_t count_of(const Imported& imported, Fate fate) {
 }
 
 // Reads the settings into a job, and writes it to the file that is the operand, if there is one.
+// Throws InputError if that file exists.
 Imported imported_job(const Options& options, const Watch& watch) {
   if (options.from.empty())
     throw InputError(
@@ -205,8 +207,8 @@ void write_files(const std::string& folder, const std::vector<ExportedFile>& fil
   }
 }
 
-// Sets the number of steps from the length of the job's objective if the job does not give a number
-// of steps. If the job has no length either, warns that one step is written.
+// Sets the number of steps from the length of the job's objective, unless the job gives a number of
+// steps. If the job has neither, adds a warning that one step is written.
 void settle_steps(const Job& job, const Cluster& cluster, double step_time_s, Plan& plan,
                   std::vector<std::string>& warnings) {
   if (job.has_steps) return;

@@ -1,6 +1,6 @@
-// `launch JOB -- python train.py ARGS`: runs the user's own training script by a plan. The script
-// captures its model (tools/python/meshwright/torch), this command settles the plan, and the ranks
-// are the script again.
+// Runs the command `launch JOB -- python train.py ARGS`, which runs the user's own training script
+// by a plan. If the job has no model, the script is run first to capture it
+// (tools/python/meshwright/torch). This command then makes the plan, and each rank runs the script.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -37,10 +37,11 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr int not_started = 1;  // exit code of a Python that cannot run the front
+constexpr int not_started = 1;  // exit code if Python or the front module cannot be started
 
-// Returns the command of a rank: the script behind the front that tells the launcher what becomes
-// of it. Throws InputError for anything but a Python script.
+// Returns the command of a rank: the script behind the module meshwright.torch.launched, which
+// reports to the launcher how the script ends. Throws InputError for anything but a Python script
+// or module.
 Words fronted(const Words& command) {
   Words found = behind_front(command, {"-m", "meshwright.torch.launched"});
   if (found.empty())
@@ -51,8 +52,7 @@ Words fronted(const Words& command) {
   return found;
 }
 
-// Runs a command to its end without its standard output, which it will have again as a rank.
-// Returns its exit code.
+// Runs a command to its end without standard input and output. Returns its exit code.
 int run_quietly(const Words& command) {
   return run_child(command, not_started, [] {
     const int nothing = open("/dev/null", O_RDWR);
@@ -61,12 +61,13 @@ int run_quietly(const Words& command) {
   });
 }
 
-// Thrown if the script does not come to its first step. It has said why.
+// Is thrown if the script does not come to its first step. The script has printed why.
 struct NotCaptured {
   int exit_code;
 };
 
 // Returns the job with what the script adds: its captured model, and the training that it asks for.
+// Throws InputError if the script cannot be started, and NotCaptured if it fails.
 json captured_job(const json& job, const Words& command, const std::string& folder) {
   write_file(folder + "/job.json", job.dump());
   setenv("MESHWRIGHT_JOB", (folder + "/job.json").c_str(), 1);
@@ -98,7 +99,7 @@ int predict_only(const Options& options, const std::string& job) {
   return simulate_command.run(own);
 }
 
-// Returns the names of variables that ranks on other hosts get from this process.
+// Returns the names of the variables that ranks on other hosts inherit from this process.
 Words variables_for_hosts() {
   Words names;
   for (char** each = environ; *each != nullptr; ++each) {
@@ -117,7 +118,8 @@ void prepare_environment(const Options& options, const Run& run) {
   if (options.deadline) setenv("MESHWRIGHT_DEADLINE", std::to_string(*options.deadline).c_str(), 1);
 }
 
-// Says what becomes of the launcher whose place this command takes.
+// Prints a note if the launcher that this command replaces was asked for another number of ranks,
+// and a note on its options that have no effect.
 void say_replaced(const ReplacedLauncher& launcher, int ranks) {
   if (launcher.ranks && *launcher.ranks != ranks)
     print_to(stderr, "note: {} was asked for {} ranks; the job has {}, which launch starts\n",
@@ -133,7 +135,7 @@ int run_settled(const Options& options, const Words& command, const ReplacedLaun
                 const std::string& settled, const std::vector<std::string>& given,
                 const Words& mpi_options) {
   Run run = read_settled(settled);
-  run.job.mpi_options = mpi_options;  // which a settled job leaves out
+  run.job.mpi_options = mpi_options;  // a settled job leaves them out
   const Prediction prediction = predict_chosen(run.job, run.chosen);
   print_to(stderr, "{}\npredicted: {} a step, {} on the fullest rank\n",
            plan_text(run.chosen.compiled.plan), show_seconds(prediction.step_time_s),
@@ -153,15 +155,15 @@ int run_settled(const Options& options, const Words& command, const ReplacedLaun
   return run_ranks(options, run, ranks);
 }
 
-// Returns the command after the job, or else the estimator's script.
+// Returns the words after the job, or else the command of the estimator's script.
 Words asked_command(const Options& options) {
   if (options.from.size() > 1) throw InputError("launch: --from: takes one estimator");
   if (options.operands.size() > 1) return {options.operands.begin() + 1, options.operands.end()};
   return estimator_script(options.from.empty() ? "" : options.from.front());
 }
 
-// Returns the options with a hostfile of the hosts of this Slurm job, unless hosts are named in
-// another way or there is only one.
+// Returns the options with a hostfile of the hosts of this Slurm job. They stay as they are outside
+// of Slurm, if hosts are named in another way, or if there is only one host.
 Options with_hosts_of_slurm(Options options, const std::string& folder) {
   const char* list = std::getenv("SLURM_JOB_NODELIST");
   if (list == nullptr || !options.hostfile.empty() || !options.sagemaker.hosts.empty())

@@ -1,6 +1,6 @@
-// `list WHAT`: prints the names that the program knows, each from the table where they are used.
-// `list machines NAME` prints a machine's whole profile, and --json without an operand prints
-// everything.
+// Runs the command `list WHAT`, which prints the names that the program knows, each from the table
+// where they are used. `list machines NAME` prints a machine's whole profile, `list frameworks
+// NAME` the settings of a framework, and --json without an operand all names.
 #include <fmt/format.h>
 
 #include <string>
@@ -46,7 +46,8 @@ json stacks_json() {
   return all;
 }
 
-// Returns a text on every generation of software, and on what it means for the kernels of GPUs.
+// Returns a text on every known generation of software, and on how fast the kernels of GPUs are
+// with it.
 std::string stacks_text() {
   std::string text;
   for (const SoftwareStack& stack : software_stacks()) {
@@ -62,7 +63,7 @@ std::string stacks_text() {
 struct Listing {
   const char* what;
   Names (*names)();
-  Table (*table)(const Names&) = nullptr;  // of people; null: a name in each line
+  Table (*table)(const Names&) = nullptr;  // for people; null: one name in each line
 };
 
 constexpr Listing listings[] = {{"models", [] { return zoo_names(); }, models_table},
@@ -97,8 +98,8 @@ json json_of(const Listing& listing) {
   return listing.names == stacks ? stacks_json() : json(listing.names());
 }
 
-// Returns every key that the framework has a setting for, what it cannot express, and its settings
-// that have no meaning here.
+// Returns a text with every key that the framework has a setting for, what it cannot express, and
+// its settings that have no meaning here.
 std::string framework_text(const std::string& name) {
   const Framework framework = framework_of(name);
   const InteropTarget& target = interop_target(framework);

@@ -13,7 +13,7 @@ namespace meshwright::tools {
 
 namespace {
 
-// Returns what an hour of a host costs on demand, or null. Machines that are bought have no price.
+// Returns the on-demand price of an hour of a host, or null if the machine has no such price.
 const Price* price_of(const Machine& machine) {
   return find_price(machine.prices, {PriceKind::on_demand, ""});
 }
@@ -24,7 +24,7 @@ std::string price_text(const Machine& machine) {
 }
 
 std::string cloud_of(const Machine& machine) {
-  return machine.prices.empty() ? "-" : "AWS";  // the price list has no other provider
+  return machine.prices.empty() ? "-" : "AWS";  // every built-in price is one of AWS
 }
 
 Training shortest_training(const Model& model) {

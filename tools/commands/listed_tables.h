@@ -1,4 +1,4 @@
-// The tables of `list machines` and `list models`, which say what a name stands for.
+// Makes the tables of `list machines` and `list models`, which describe what a name stands for.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,13 +9,15 @@
 
 namespace meshwright::tools {
 
-// A row for each machine: its GPUs, the memory of one, and what an hour costs on demand.
+// Returns a row for each machine: its GPUs, the memory of one GPU, the network, the on-demand price
+// of an hour of a host, and the cloud.
 session::Table machines_table(const std::vector<std::string>& names);
 
-// The same for programs: {"name", "gpus", "gpu", "memory_bytes", "usd_per_hour" or null} of each.
+// Returns facts for programs: {"name", "gpus", "gpu", "memory_bytes", "usd_per_hour" or null} of
+// each machine.
 nlohmann::json machine_facts_json(const std::vector<std::string>& names);
 
-// A row for each model of the zoo: its parameters, its family and the length it is made for.
+// Returns a row for each model of the zoo: its parameters, its family and the number of positions.
 session::Table models_table(const std::vector<std::string>& names);
 
 }  // namespace meshwright::tools

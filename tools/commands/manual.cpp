@@ -1,6 +1,7 @@
-// `manual`: prints all commands and their options, from the rows that --help prints, as a manual
-// page (`man`) or as a page of the documentation (`markdown`). With `answers` it prints the keys of
-// the commands' JSON output as a page, and with `commands` all commands as JSON.
+// Runs the command `manual`, which prints all commands and their options, from the rows that --help
+// prints, as a manual page (`man`) or as a page of the documentation (`markdown`). With `answers`
+// it prints the keys of the commands' JSON output as a page, and with `commands` all commands as
+// JSON.
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -48,8 +49,7 @@ std::string call_of(const Command& command) {
   return text;
 }
 
-// Turns a summary or an option's help, which begins in lower case and has no full stop, into a
-// whole sentence.
+// Turns a summary, which begins in lower case and has no full stop, into a sentence.
 std::string sentence(std::string text) {
   if (text.empty()) return text;
   text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
@@ -188,8 +188,8 @@ void print_answers() {
   std::fputs(page.c_str(), stdout);
 }
 
-// Prints the commands with their options as JSON. The calls of the Python package are made from it
-// (tools/python/generate).
+// Prints the commands and their options, except --help and --json, as JSON. tools/python/generate
+// makes the calls of the Python package from it.
 void print_commands() {
   json commands = json::object();
   for (const Command* command : all_commands) {

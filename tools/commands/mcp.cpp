@@ -1,4 +1,5 @@
-// `mcp`: serves plan, simulate, advise and other commands as tools of a language model (MCP).
+// Runs the command `mcp`, which serves plan, simulate, advise and other commands as tools of a
+// language model (Model Context Protocol).
 #include "tools/mcp/server.h"
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// `plan JOB`: searches the job's clusters, ranks the plans that fit, and says why the others were
-// rejected.
+// Runs the command `plan JOB`, which searches the job's clusters, ranks the plans that fit, and
+// prints why the others were rejected.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -38,12 +38,12 @@ namespace {
 struct Planned {
   Job job;
   SearchResult result;
-  std::vector<std::string> opened;  // FittingSearch
+  std::vector<std::string> opened;  // keys left to the planner so that a plan fits
   std::vector<Elsewhere> elsewhere;
   std::optional<NearBatch> near_batch;
 };
 
-// Returns the whole job with a plan, with its start.
+// Returns the time and the cost of the whole job with a plan, including the start of the run.
 WholeJob whole_of(const Job& job, const RankedPlan& ranked) {
   const Training& training = ranked.plan.training;
   return whole_job(job.objective, training, ranked.cluster, useful_step_time_s(ranked.prediction),
@@ -164,7 +164,8 @@ double margin_of(const Options& options) {
   return options.memory_margin.value_or(usual_memory_margin);
 }
 
-// Returns why plans were rejected: in a line for each cause, or for each reason.
+// Returns why plans were rejected, with the number of plans. With `why`, or for at most three
+// reasons, there is a line for each reason, otherwise for each cause.
 std::string rejected_text(const SearchResult& result, bool why) {
   constexpr std::pair<Cause, const char*> causes[] = {
       {Cause::slower, "slower than the plans found"},
@@ -195,7 +196,7 @@ std::string gap_text(const SearchResult& result) {
                      show_percent(result.proven_gap));
 }
 
-// Returns the best plan in one line.
+// Returns a line on the best plan.
 std::string best_text(const Job& job, const RankedPlan& best) {
   const Prediction& p = best.prediction;
   std::string text = fmt::format("best: {} on {} x {}: {} a step", short_plan_text(best.plan),
@@ -231,8 +232,8 @@ Compiled compile_ranked(const Job& job, const RankedPlan& ranked) {
   return compile(job.model, ranked.plan, target_of(ranked.cluster, ranked.plan.training));
 }
 
-// Draws what the plans found take and cost: the whole run, or a step where the job does not say how
-// long it is.
+// Draws time against money for the plans that have a price: those of the whole run, or those of a
+// step if the job does not say how long it is.
 void add_times_and_costs(HtmlPage& page, const Job& job, const SearchResult& result) {
   std::vector<HtmlPage::Point> points;
   bool is_whole = true;
@@ -281,7 +282,8 @@ void write_partition(const Job& job, const RankedPlan& best, const std::string& 
 }
 
 // Sets the options of --prove: the search goes on until no other plan can be better by more than 2
-// %, or until it is asked to stop. On a terminal, the search shows its progress.
+// %, or until the process is asked to stop. If standard error is a terminal, the search shows its
+// progress there.
 void prove_too(SearchOptions& options) {
   constexpr double small_enough = 0.02;
   options.prove_gap = small_enough;
@@ -293,7 +295,7 @@ void prove_too(SearchOptions& options) {
   };
 }
 
-// `stop` ends the search with what it has found.
+// Searches the job's plans. Once `stop` returns true, the search ends with what it has found.
 Planned planned(const Options& given, const Watch& watch, std::function<bool()> stop = {}) {
   const Options options = with_largest_model(given, watch);
   Planned all{job_to_search(options, watch), {}, {}, {}, {}};
@@ -323,7 +325,7 @@ Planned planned(const Options& given, const Watch& watch, std::function<bool()> 
   return all;
 }
 
-// Writes the files that the options name.
+// Writes the report, the resolved job and the partition to the files that the options name.
 void write_files(const Options& options, const Planned& all, const Watch& watch) {
   const RankedPlan& best = all.result.plans.front();
   if (!options.report.empty()) write_report(options, all.job, all.result, shown_plans(options));

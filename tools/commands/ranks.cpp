@@ -40,7 +40,7 @@ int run_ranks(const Options& options, const Run& run, const StartedRanks& ranks)
   Supervision supervision{input.path(), hosts_of_ranks(launch)};
   supervision.deadline_s = ranks.deadline_s;
   supervision.patience_s = std::min(supervision.patience_s, ranks.deadline_s);
-  // custom_mpi_options may name an interface that an own network lacks.
+  // Options of mpirun that the job sets may name a network interface that an own network lacks.
   supervision.own_network = ranks.own_network && !launch.remote && launch.extra.empty();
   const auto start = [&](int restarts) {
     return run_mpirun(mpirun_command(launch, ranks.command(restarts)), supervision);

@@ -1,5 +1,5 @@
-// Commands on a job take a recorded step of a training script in its place, where that has a
-// meaning. A recording is told by what it holds, not by its name.
+// Lets commands on a job take a recorded step of a training script in the job's place. A recording
+// is recognized by its contents, not by its name.
 #pragma once
 
 #include <string>
@@ -9,23 +9,24 @@
 
 namespace meshwright::tools {
 
-// Returns whether the one operand of the command is a recording.
+// Returns whether the command has exactly one operand and this operand is a recording.
 bool names_recording(const Options& options);
 
-// Reads the recording that is the one operand. Throws InputError if it is damaged.
+// Reads the recording that is the first operand. Throws InputError if it is damaged.
 Recording asked_recording(const Options& options);
 
-// Returns on which cluster, and in which run, the recording is priced: --on and --count of
-// `rehearse`, and --set, --by and --budget.
+// Returns the request for the prediction of a recording, from the options of the command: --on and
+// --count for the cluster, --host-factor, --set, --by and --budget.
 RehearsalRequest rehearsal_request(const Options& options);
 
-// Checks that --report, --trace and --write can be written.
+// Throws InputError if the file of --report, --summary, --trace or --write cannot be written.
 void check_recorded_outputs(const Options& options);
 
-// Prices the recording, and writes the files of --report and --trace.
+// Predicts the recorded step, and writes the files of --report and --trace.
 Rehearsed priced_recording(const Options& options, const Recording& recording, const Watch& watch);
 
 // Do what `simulate` does with a recording. answer_recorded() returns what is printed with --json.
+// Throw InputError for options that only jobs have.
 int run_recorded(const Options& options);
 std::string answer_recorded(const Options& options, const Watch& watch);
 

@@ -26,9 +26,10 @@ namespace {
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
-constexpr int not_started = 125;  // exit code of a Python that is not there
+constexpr int not_started = 125;  // exit code if Python cannot be started
 
-// Returns 10 x major + minor.
+// Returns the compute capability of a GPU as 10 x major + minor. Throws InputError if its profile
+// lacks it.
 int capability_of(const Gpu& gpu) {
   if (gpu.compute_capability > 0) return static_cast<int>(std::lround(10 * gpu.compute_capability));
   throw InputError(
@@ -37,7 +38,7 @@ int capability_of(const Gpu& gpu) {
                   gpu.name));
 }
 
-// The stand-in library, in the package beside the program.
+// Returns the path of the stand-in library for CUDA. Throws InputError if this build has none.
 fs::path library_of(const std::string& program) {
   const fs::path found =
       fs::path(program).parent_path() / "python/meshwright/stand_in/libcuda.so.1";
@@ -74,14 +75,15 @@ void set_environment(const StandInGpus& gpus, const fs::path& library, const std
       {"MESHWRIGHT_STAND_IN_BYTES", bytes(1)},
       {"MESHWRIGHT_STAND_IN_BYTES_OF_RANKS", bytes(2)},
       {"MESHWRIGHT_STAND_IN_FOLDER", gpus.write_through ? "" : folder},
-      // The stand-in of cuDNN answers for convolutions by the older interface.
+      // The stand-in of cuDNN has convolutions only in the interface before version 8.
       {"TORCH_CUDNN_V8_API_DISABLED", "1"}};
   for (const auto& [name, value] : variables) setenv(name, value.c_str(), 1);
   put_in_front("LD_LIBRARY_PATH", library.parent_path().string());
   put_in_front("LD_PRELOAD", library.string());
 }
 
-// Public models, whose shapes stand for those that a script would fetch.
+// Writes the public models of the zoo to `folder`. A script that would download such a model gets
+// its shape from there.
 void write_zoo(const std::string& folder) {
   fs::create_directory(folder);
   for (const std::string& name : zoo_names())
@@ -90,7 +92,7 @@ void write_zoo(const std::string& folder) {
 }
 
 // Returns Python with the recorder in front of the command. Python is the command's own, the one
-// beside its launcher, or the one of MESHWRIGHT_PYTHON.
+// beside its launcher, the one of MESHWRIGHT_PYTHON, or else python3.
 Words with_recorder(const Words& asked, const Words& recorder) {
   Words command = behind_front(asked, recorder);
   if (!command.empty()) return command;
@@ -110,7 +112,8 @@ std::string record_script(const std::string& program, const Words& asked, const 
   if (gpus.machine.gpus < 1)
     throw InputError(fmt::format("rehearse: {} has no GPUs", gpus.machine.name));
   const fs::path library = library_of(program);
-  const RunFolder log, folder(fs::temp_directory_path());  // the script's files may be large
+  // The script may write large files, so their folder is not the one in memory.
+  const RunFolder log, folder(fs::temp_directory_path());
   const std::string file = folder.path() + "/recording.json";
   search_package(program);
   write_zoo(folder.path() + "/zoo");

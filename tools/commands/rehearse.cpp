@@ -1,4 +1,5 @@
-// `rehearse -- python train.py`: what a step of a training script takes on GPUs that are not there.
+// Runs the command `rehearse -- python train.py`, which predicts a step of a training script on
+// simulated GPUs.
 #include "exec/launch/stop.h"
 #include "models/core/error.h"
 #include "models/core/fields.h"

@@ -14,9 +14,9 @@ using Words = std::vector<std::string>;
 
 struct Launcher {
   std::vector<std::string_view> names;  // of programs, and of modules after `python -m`
-  std::vector<std::string_view> ranks;  // options with the number of ranks, of a host or of all
-  std::string_view hosts;     // the option with the number of hosts, if ranks are a host's
-  std::optional<int> silent;  // ranks if no option says their number
+  std::vector<std::string_view> ranks;  // options with the number of ranks, per host or in total
+  std::string_view hosts;               // option with the number of hosts, if ranks are per host
+  std::optional<int> silent;            // number of ranks if no option gives it
 };
 
 const std::vector<Launcher> launchers = {
@@ -99,7 +99,8 @@ ReplacedLauncher replace_launcher(const Words& command) {
     found.command = {script, command.end()};
     return found;
   }
-  // The interpreter is the launcher's: the one before `-m`, or the one beside it in its folder.
+  // The script is run by the launcher's Python: the one before `-m`, or the one in the folder of
+  // the launcher's path. A launcher without a path has none.
   if (program != command.begin())
     found.command = {command.begin(), program - 1};
   else if (program->find('/') != std::string::npos)

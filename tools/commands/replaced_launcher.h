@@ -1,4 +1,4 @@
-// Lets `launch` take the command line of another launcher, whose place it takes.
+// Lets `launch` take the command line of another launcher, which it replaces.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,13 @@ namespace meshwright::tools {
 struct ReplacedLauncher {
   std::vector<std::string> command = {};  // Python and the script, or the script alone
   std::string name = {};                  // empty if the command has no launcher
-  std::optional<int> ranks = {};          // that it was asked for, if its options say a number
-  std::string lost = {};                  // its other options, separated by commas
+  std::optional<int> ranks = {};          // number of ranks that it would start, if known
+  std::string lost = {};                  // its options without effect, separated by commas
 };
 
 // Separates torchrun (also as `python -m torch.distributed.run`), accelerate, deepspeed, mpirun,
-// horovodrun or srun from the script that it would start. Any other command is returned as it is.
+// horovodrun or srun from the script that it would start. Returns any other command unchanged,
+// without a name.
 ReplacedLauncher replace_launcher(const std::vector<std::string>& command);
 
 }  // namespace meshwright::tools

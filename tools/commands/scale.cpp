@@ -43,7 +43,8 @@ json result_json(const Job& job, const ScaleResult& result) {
   return {{"points", points}, {"gaps", gaps}};
 }
 
-// Returns the table of all cluster sizes. It has a column for goodput if the job's hosts fail.
+// Returns the table of all cluster sizes. It has a column for goodput if any prediction has a
+// goodput.
 Table table_of(const Job& job, const ScaleResult& result) {
   const bool failing = std::ranges::any_of(result.points, [](const ScalePoint& point) {
     return point.plan.prediction.goodput.has_value();

@@ -1,5 +1,5 @@
-// `schema WHAT`: prints the JSON Schema of the job file, of a machine's profile, or of what a
-// command prints with --json.
+// Runs the command `schema WHAT`, which prints the JSON Schema of the job file, of a machine's
+// profile, or of what a command prints with --json.
 
 #include "hwprofiles/schema.h"
 #include "models/core/error.h"

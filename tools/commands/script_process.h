@@ -1,4 +1,5 @@
-// Runs a user's Python script as a child process, behind a module of the package that goes first.
+// Runs a user's Python script as a child process. A module of the Python package, the front, runs
+// first and starts the script.
 #pragma once
 
 #include <functional>
@@ -8,10 +9,10 @@
 
 namespace meshwright::tools {
 
-// Returns `python [options] FRONT script ARGS` of the command `python [options] script ARGS`. A
-// command that begins with the script, with `-m`, or with `python` or `python3` alone runs with the
-// Python that MESHWRIGHT_PYTHON names, if it names one. Returns an empty command for anything but a
-// Python script or module.
+// Returns `python [options] FRONT script ARGS` for the command `python [options] script ARGS`. A
+// command that begins with the script, with `-m`, or with `python` or `python3` without a path runs
+// with the Python that MESHWRIGHT_PYTHON names, if it is set. Returns an empty command for anything
+// but a Python script or module.
 std::vector<std::string> behind_front(std::vector<std::string> command,
                                       const std::vector<std::string>& front);
 

@@ -87,7 +87,7 @@ void print_sensitivity(const Job& job, const Chosen& chosen, const Sensitivity& 
   for (const Swing& swing : all.swings)
     for (const Swing::End* end : {&swing.low, &swing.high})
       if (end->answer) reach = std::max(reach, std::abs(end->number - swing.base));
-  const int half = screen_columns() > usual_columns ? 16 : 6;  // of a bar
+  const int half = screen_columns() > usual_columns ? 16 : 6;  // width of half a bar
   Table table({"input", "low", "high", "answer at low", "at low", "answer at high", "at high",
                fmt::format("{:>{}}|{:<{}}", "less ", half, " more", half)});
   table.may_break("input");
@@ -112,7 +112,8 @@ struct Examined {
   Sensitivity sensitivity;
 };
 
-// Prices the recorded step again for each case. Only the cluster and the host differ.
+// Returns how the prediction of a recorded step depends on each input. The step is predicted again
+// for each case. It also writes the files of --report and --trace.
 Examined examined_recording(const Options& options, const Watch& watch) {
   const Recording recording = asked_recording(options);
   const Rehearsed first = priced_recording(options, recording, watch);

@@ -1,4 +1,4 @@
-// `serve`: serves a page for the browser, and the other commands as a JSON API.
+// Runs the command `serve`, which serves a page for the browser, and a JSON API of other commands.
 #include "tools/serve/server.h"
 
 #include <filesystem>

@@ -23,7 +23,7 @@ namespace {
 
 struct JobHere {
   std::string file;
-  int first_host = -1;  // -1: the one after the hosts of the previous job
+  int first_host = -1;  // 0 or more; -1: after the hosts of the previous job
 };
 
 struct Shared {

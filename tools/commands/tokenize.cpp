@@ -48,7 +48,8 @@ struct Documents {
 };
 
 // Adds the documents of a .jsonl file line by line, because such files may be larger than memory.
-// Blank lines are skipped. Throws InputError with the line if it does not hold a text.
+// Blank lines are skipped. Throws InputError, which names the line, for a line that is not an
+// object with a text.
 void add_lines(const std::string& path, Documents& documents) {
   check_readable(path);
   std::ifstream file(path);

@@ -1,5 +1,5 @@
-// `train JOB`: chooses the plan, starts the ranks, and says how the run ended. Several ranks are
-// started with mpirun. Alternatively this process is the only rank, or one rank of the user's own
+// Runs the command `train JOB`. It chooses the plan, starts several ranks with mpirun, and reports
+// how the run ended. Alternatively this process is the only rank, or one rank of the user's own
 // mpirun.
 #include <unistd.h>
 
@@ -34,8 +34,8 @@ namespace meshwright::tools {
 
 namespace {
 
-// Returns the command that a rank runs. Ranks get the settled run as a message, so they need
-// nothing of what the job was read and settled by.
+// Returns the command that a rank runs. Options that describe the job are left out, because rank 0
+// gets the settled run on its standard input and sends it to the others.
 std::vector<std::string> rank_command(Options options) {
   std::vector<std::string> command = {
       options.program, "train",      options.operands.front(),
@@ -79,17 +79,17 @@ Run settled_run(const Options& options) {
 }
 
 // Prints why this rank fails, in the form that the launcher expects, and ends the run. It waits a
-// moment first, so that other ranks and the launcher can report too, because the launcher's message
-// about a killed rank comes first.
+// second in between, so that other ranks and the launcher can report too.
 [[noreturn]] void end_run(World& world, int rank, const std::string& what) {
   print_to(stderr, "rank {} failed: {}\n", rank, what);
   std::fflush(stderr);
   std::this_thread::sleep_for(std::chrono::seconds(1));
   world.abandon(run_failed);
-  std::abort();  // never: g++ does not see that a virtual function does not return
+  std::abort();  // not reached: g++ does not know that abandon() does not return
 }
 
-// Ends the run on all ranks. Called in a handler, whose exception is the reason.
+// Ends the run on all ranks. It must be called in an exception handler, because it reports that
+// exception.
 [[noreturn]] void end_run(World& world) {
   try {
     throw;
@@ -98,14 +98,15 @@ Run settled_run(const Options& options) {
   } catch (const std::exception& error) {
     end_run(world, world.rank(), error.what());
   }
-  std::abort();  // all that is thrown is an exception
+  std::abort();  // not reached: every exception is a std::exception
 }
 
 int code_of(const Outcome& outcome) {
   return !outcome.complete() ? run_failed : outcome.stopped ? stopped : done;
 }
 
-// Reports a rank: rank 0 prints and logs, and every rank ends the run if it fails.
+// Observes the run on one rank. Rank 0 prints and logs its steps, and a rank that fails ends the
+// run.
 class RankReport : public RunObserver {
  public:
   RankReport(const Options& options, const Job& job, const Chosen& chosen,
@@ -212,7 +213,7 @@ int run_rank(const Options& options) {
   if (options.as_rank) tell_started();
   const auto world = world_of_ranks(options);
   if (options.as_rank && world->rank() == 0) tell_met();
-  world->set_deadline(deadlines_of(options).long_s);  // what comes first is reading, and loading
+  world->set_deadline(deadlines_of(options).long_s);  // reading and loading come first
   Decision decision;
   try {
     decision = common_decision(options, *world);

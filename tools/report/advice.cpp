@@ -98,8 +98,8 @@ bool is_data_parallel(const Rung& rung) {
   return p.pipeline == 1 && p.tensor == 1 && p.context == 1 && p.expert == 1;
 }
 
-// Returns a sentence on how the plan splits the model, and how much memory one GPU would need if
-// the model does not fit there.
+// Returns a sentence on how the plan splits the model. If the plan needs several GPUs because the
+// model does not fit one, the sentence says how much memory one GPU would need.
 std::string cut_text(const Ladder& ladder, const Rung& rung) {
   const Parallelism& p = rung.best->plan.parallelism;
   const Rung& one = ladder.rungs.front();
@@ -165,8 +165,8 @@ std::string ladder_text(const Job& job, const Ladder& ladder) {
 }
 
 // Returns the global batch, in sequences, that the law of useful batches recommends for the job's
-// tokens. Returns nothing unless a causal language model is trained whole on a number of tokens:
-// the law is not of adapters.
+// tokens. Returns nothing for adapters, for models that are not causal, and for jobs without a
+// length, because the law is not known for them.
 std::optional<double> useful_batch(const Job& job, const Rung& rung) {
   const bool adapts = job.plan.training.lora.has_value();
   if (adapts || !job.model.is_causal() || !rung.whole || rung.whole->tokens <= 0)
@@ -219,8 +219,9 @@ std::string rent_text(const Rung& rung) {
   return text + ".\n";
 }
 
-// Returns the command that goes on from the planned job. A captured model is run by its own script.
-// Machines that are not this computer get the settings of a framework that can run the plan.
+// Returns " && " and the command that follows the plan: on other machines than this computer, an
+// export to a framework that can run the plan, or else `train`. Returns "" for a captured model,
+// which its own script runs.
 std::string next_command(const Job& job, const std::string& profile, const Rung& rung) {
   if (job.model.captured) return {};
   if (rung.machine != "local") {
@@ -234,7 +235,8 @@ std::string next_command(const Job& job, const std::string& profile, const Rung&
   return " && meshwright train planned.json" + profile;
 }
 
-// Returns a line about the other ways to run the plan on machines that are not this computer.
+// Returns a line about the other ways to run the plan on machines that are not this computer, or ""
+// if there are none.
 std::string next_hint(const Job& job, const Rung& rung, const std::string& command) {
   if (rung.machine == "local" || job.model.captured) return {};
   return command.find("meshwright export") != std::string::npos
@@ -243,9 +245,9 @@ std::string next_hint(const Job& job, const Rung& rung, const std::string& comma
                "framework, which `export` writes.\n";
 }
 
-// Returns the command line that plans the rung and goes on from there. It sets the cluster, and
-// with --set the keys that the job lacks or fixes to values that do not fit the rung's number of
-// ranks.
+// Returns the command line that plans the rung and goes on from there. With --set it sets the
+// cluster, the keys that were opened so that a plan fits, the number of steps if the job has none,
+// and the data degree if the job fixes another one.
 std::string command_text(const Job& job, const std::string& asked, const std::string& profile,
                          const Rung& rung) {
   const Plan& plan = rung.best->plan;

@@ -14,7 +14,8 @@ std::string whole_cost(const Rung& rung) {
   return rung.whole && rung.whole->bill ? show_usd(rung.whole->bill->usd) : "-";
 }
 
-// Returns the interval of the whole run, from that of its step.
+// Returns the interval of the whole run's time, from that of its step, or the interval of the step
+// if the job has no length. Returns "-" if the prediction has no interval.
 std::string interval_text(const Rung& rung) {
   const Prediction& p = rung.best->prediction;
   if (!p.interval) return "-";

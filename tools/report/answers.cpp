@@ -463,7 +463,8 @@ constexpr AnswerKey scale_keys[] = {
     {"gaps[].reason", "string", ""},
 };
 
-// `list WHAT --json` prints one of these keys, `list --json` all of them.
+// `list WHAT --json` prints the one key WHAT, `list --json` all of these keys. Only the latter has
+// machine_facts.
 constexpr AnswerKey list_keys[] = {
     {"models[]?", "string", ""},
     {"machines[]?", "string", ""},
@@ -687,7 +688,7 @@ json schema_of_type(std::string_view type, std::string_view meaning) {
     schema.erase("required");
   } else if (type.ends_with("errors")) {
     schema = schema_of_keys(error_keys);
-    if (type != "errors") {  // by another word than the file
+    if (type != "errors") {  // such as "machine errors"
       const std::string by(type.substr(0, type.find(' ')));
       schema["properties"].erase("source");
       schema["properties"][by] = {{"type", "string"}};
@@ -711,8 +712,8 @@ json schema_of_type(std::string_view type, std::string_view meaning) {
   return schema;
 }
 
-// Returns the length of the first name in `path`: the position of the first dot that ends a name,
-// or of the end. A dot before a digit belongs to the name, as in "said_to_fit_at_1.25x".
+// Returns the length of the first name in `path`, which ends at a dot or at the end of `path`. A
+// dot before a digit belongs to the name, as in "said_to_fit_at_1.25x".
 std::size_t end_of_name(std::string_view path) {
   std::size_t end = path.find('.');
   while (end < path.size() && end + 1 < path.size() && path[end + 1] >= '0' && path[end + 1] <= '9')

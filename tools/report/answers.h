@@ -1,5 +1,5 @@
-// Describes what --json prints, key by key. The schema and the documentation are made from it, and
-// a test compares it with the real output.
+// Describes what --json prints, key by key. The schemas and the documentation are made from these
+// tables, and a test compares them with real outputs.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,14 +11,15 @@ namespace meshwright::tools {
 struct AnswerKey {
   // A path: "memory[].peak_bytes". `*` is any name. A `?` at the end marks an optional key.
   std::string_view path;
-  // The type: number, integer, string, boolean, object or any, one of answer_types(), or "number or
-  // null". `parallelism` and `training` are those of the job file.
+  // The type: number, integer, string, boolean, array, object or any, one of answer_types(), or
+  // `parallelism` or `training` as in the job file. " or null" may follow. "machine errors" are
+  // `errors` that name a machine instead of a file.
   std::string_view type;
   std::string_view meaning;
 };
 
 struct AnswerTable {
-  std::string_view name;  // of a command or of a type
+  std::string_view name;  // name of a command or of a type
   std::span<const AnswerKey> keys;
 };
 std::span<const AnswerTable> answer_tables();

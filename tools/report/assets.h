@@ -10,7 +10,7 @@ namespace meshwright::tools {
 
 std::span<const BuiltInFile> asset_files();
 
-inline std::optional<std::string_view> asset(std::string_view name) {  // "style.css"
+inline std::optional<std::string_view> asset(std::string_view name) {  // such as "style.css"
   for (const BuiltInFile& each : asset_files())
     if (each.name == name) return each.text;
   return std::nullopt;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array text_columns = {"plan", "cluster", "rejected because"};
 
-// A term that labels numbers of a page, and its explanation.
+// Explains a term that labels numbers on a page.
 struct Meaning {
   const char* word;
   const char* meaning;
@@ -35,13 +35,13 @@ constexpr Meaning meanings[] = {
     {"$/h, $/M tokens", "US dollars: of all hosts for an hour; for a million tokens"},
     {"pareto", "no other plan is both faster and cheaper"}};
 
-// The coordinates of a picture, in pixels: a frame with room for numbers on the left and below, and
-// for the names of the axes above and below. `lowest` and `highest` are the values at its bottom
-// and top, `first` and `last` those at its left and right.
+// Maps values to the pixels of a picture. The frame leaves room for numbers on the left and below,
+// and for the names of the axes above and below. `lowest` and `highest` are the values at its
+// bottom and top, `first` and `last` those at its left and right.
 struct Frame {
   static constexpr double width = 800, height = 310, left = 70, right = 790, top = 26, bottom = 270;
   double lowest = 0, highest = 1, first = 0, last = 1;
-  bool over_steps = false;  // marks below are whole numbers
+  bool over_steps = false;  // x counts steps, so only whole numbers get marks
 
   double x(double value) const { return left + (right - left) * (value - first) / (last - first); }
   double y(double value) const {
@@ -59,8 +59,9 @@ double distance_of_marks(double lowest, double highest, int most) {
   return 10 * power;
 }
 
-// Sets the ends of the frame to the marks around the values, so that the axis begins and ends with
-// a round number. A value that never changes lies in the middle.
+// Sets the values at the bottom and top of the frame to the marks around `lowest` and `highest`, so
+// that the axis begins and ends with a round number. If all values are equal, they lie near the
+// middle.
 void set_ends(Frame& frame, double lowest, double highest) {
   if (!(highest > lowest)) {
     const double around = lowest == 0 ? 1 : std::abs(lowest) / 10;
@@ -95,7 +96,8 @@ std::string colour_of(std::size_t part) {
   return colours[part % colours.size()];
 }
 
-// Returns the axes of a frame: lines at round values with their numbers, numbers below, and names.
+// Returns the axes of a frame as SVG: lines at round values with their numbers, numbers below, and
+// names.
 std::string axes_of(const Frame& frame, const HtmlPage::AxisNames& names) {
   std::string text;
   for (const double value : axis_marks(frame.lowest, frame.highest, most_marks))
@@ -177,7 +179,7 @@ void HtmlPage::curve(const std::string& caption, const std::string& axis,
   if (of_steps.empty()) return;
   const std::vector<double>& values = of_steps.values();
   const Frame frame = frame_of(of_steps);
-  // Draws at most about 4000 points, because more than the picture has pixels show nothing more.
+  // Draws fewer than 4000 points, because the picture has fewer pixels.
   const std::size_t stride = std::max<std::size_t>(1, values.size() / 2000);
   const double each =
       (frame.last - frame.first) / static_cast<double>(std::max<std::size_t>(values.size(), 2) - 1);

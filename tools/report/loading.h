@@ -9,7 +9,7 @@
 
 namespace meshwright::tools {
 
-// Null if the job does not say what a sample costs.
+// Returns null if the job does not say what a sample costs.
 nlohmann::json loading_json(const Job& job, const Plan& plan, const Cluster& cluster,
                             const Prediction& prediction);
 // Returns one line, or "" if the job does not say what a sample costs.

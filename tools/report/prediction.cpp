@@ -23,8 +23,8 @@ json goodput_number(const Prediction& p, const Number& number) {
   return p.goodput ? json(number(*p.goodput)) : json(nullptr);
 }
 
-// Returns a line on what the compiler chose in order to save memory: rows that are recomputed, and
-// the blocks of the logits. Empty if there is nothing to tell.
+// Returns a line on what level `full` of the compiler chose in order to save memory: whether rows
+// are recomputed, and the blocks of the logits. Returns "" if there is nothing to tell.
 std::string saved_memory_text(const Compiled& compiled) {
   const Training& training = compiled.plan.training;
   if (training.compiler != CompilerLevel::full) return "";
@@ -55,8 +55,8 @@ std::vector<PeakTensor> tensors_at_peak(const Program& program, const StageMemor
   return tensors;
 }
 
-// Returns the three kinds of tensors that take the largest part of the peak memory, on the stage
-// with the highest peak.
+// Returns a line with the kinds of tensors, at most three, that take most of the peak memory on the
+// stage with the highest peak.
 std::string peak_text(const Compiled& compiled, const Prediction& p) {
   constexpr std::size_t shown = 3;
   const auto fullest = std::ranges::max_element(p.memory, {}, &StageMemory::peak_bytes);
@@ -204,11 +204,12 @@ json cuts_json(const std::vector<Program>& stages) {
 
 namespace {
 
-// Returns a line for each cut of a captured model, whose cuts may fall anywhere in a block.
+// Returns a line for each cut between stages of a captured model, because such cuts may fall
+// anywhere in a block.
 std::string cuts_text(const std::vector<Program>& stages) {
   std::string text;
   for (const Crossing& each : crossings(stages)) {
-    std::vector<std::pair<std::string, int>> counts;  // of tensors, by their modules in order
+    std::vector<std::pair<std::string, int>> counts;  // numbers of tensors by module, in order
     for (const CrossingTensor& tensor : each.tensors) {
       const std::string module = tensor.name.substr(0, tensor.name.rfind(' '));
       if (counts.empty() || counts.back().first != module) counts.emplace_back(module, 0);
@@ -256,8 +257,8 @@ std::string goodput_text(const Prediction& p) {
   return text;
 }
 
-// Returns a row per stage with a column per class of memory. The column of snapshots is left out if
-// it has only zeros, because most jobs have none.
+// Returns a row per stage, with a column per class of memory. The column of snapshots is left out
+// if it has only zeros, because most jobs have none.
 Table memory_table(const Prediction& p) {
   const auto bytes_of_class = [](const StageMemory& stage, int cls) {
     return stage.class_bytes[static_cast<std::size_t>(cls)];

@@ -16,7 +16,7 @@ class ProgressLine {
   ProgressLine& operator=(const ProgressLine&) = delete;
 
   // Shows that `share` (0 to 1) of the work is done, and the time that the rest takes at the same
-  // rate. `what` names the current work. At 1 the line is cleared. Any thread may call it.
+  // rate. `what` names the current work. At 1, the line is cleared. Any thread may call it.
   void at(double share, const std::string& what);
 
  private:

@@ -105,7 +105,7 @@ void check_resumed_weights(const Job& job, const std::vector<std::string>& allow
     try {
       manifest = read_manifest(step.path);
     } catch (const std::exception&) {
-      continue;  // a damaged one; the run takes an older one, and says so
+      continue;  // damaged; the run resumes from an older one
     }
     refuse(changes_between(manifest.made_with, identity_of_weights(job), allowed),
            step.path + "/manifest.json");
@@ -181,7 +181,7 @@ void RunCheckpoints::resume(const Chosen& chosen, const std::vector<std::string>
   if (!found->degrees.empty()) how_it_began_ += "; saved as " + found->degrees;
   if (all.rank() != 0) return;
   warn_of(changes_since(*found), job_.file, watch);
-  if (found->imported) mark_as_imported(options.folder);  // the mark may be lost
+  if (found->imported) mark_as_imported(options.folder);  // the mark may have been lost
 }
 
 std::int64_t RunCheckpoints::position(std::int64_t step) const {

@@ -16,16 +16,17 @@
 namespace meshwright::session {
 
 // Checks the checkpoint folder of a job before a run. With --resume, throws InputError if the job
-// has no checkpoints. Without --resume, throws it if the folder holds a run, and, unless `imports`
-// says that weights are about to be imported, if a run in it began with imported weights. Throws
+// saves no checkpoints. Without --resume, throws it if the folder holds checkpoints, or if its run
+// began with imported weights, unless `imports` says that weights are about to be imported. Throws
 // InputError too if nothing can be written there.
 void check_checkpoint_folder(const Job& job, bool resume, bool imports = false);
 
-// Throws InputError if the newest checkpoint that --resume would take holds weights of another
-// model. Called before this computer is measured and a plan is searched, which takes longer.
+// Throws InputError if the newest checkpoint with a readable manifest holds weights of another
+// model, except for differences in the keys `allowed`. A run with --resume calls it before this
+// computer is measured and a plan is searched, because both take longer.
 void check_resumed_weights(const Job& job, const std::vector<std::string>& allowed);
 
-// Returns the manifest of a run of this job before its first step.
+// Returns a manifest of a new run of this job at step 0, as far as it describes weights.
 Manifest first_manifest(const Job& job);
 
 // Throws InputError if the weights were trained in another model than the job's, except for
@@ -34,36 +35,38 @@ Manifest first_manifest(const Job& job);
 void check_same_weights(const Manifest& manifest, const std::string& where, const Job& job,
                         const std::vector<std::string>& allowed, const Watch& watch);
 
-// Takes the lock of the job's checkpoint folder on rank 0 and checks the folder. Every rank calls
-// it. Returns null on the other ranks and for jobs without checkpoints. If rank 0 fails, throws
-// InputError on all ranks.
+// Takes the lock of the job's checkpoint folder on rank 0, checks the folder and removes unfinished
+// checkpoints. Every rank calls this function. It returns null on the other ranks and for jobs
+// without checkpoints. If rank 0 finds a fault, InputError is thrown on all ranks.
 std::unique_ptr<FolderLock> lock_checkpoints(const Job& job, bool resume, Communicator& all);
 
 // Writes the job with its plan as job.json into the folder of its checkpoints, so that `simulate`
-// and `train` read the run as it is. Rank 0 calls it, which holds the folder's lock.
+// and `train` read the run as it is. Only rank 0 calls it, while it holds the folder's lock. If the
+// file cannot be written, it only warns.
 void write_plan_beside(const Job& job, const Chosen& chosen, const Watch& watch);
 
 class RunCheckpoints {
  public:
   // With --resume, continues from the newest good checkpoint, or from step 1 if there is none. The
   // job may differ from the checkpoint in the keys of --allow-changed. A job without checkpoints
-  // begins at step 1. Every rank calls each function of this class at the same point.
+  // begins at step 1. Every rank calls the constructor, after_step() and finish() at the same
+  // points.
   RunCheckpoints(const Job& job, const Chosen& chosen, const TrainRequest& how, Runtime& runtime,
                  Communicator& all, const Watch& watch);
 
-  std::int64_t steps_done() const { return begin_.step; }  // before this run
-  double loss_before() const { return begin_.loss; }       // of the last of them
-  std::int64_t position(std::int64_t step) const;          // of the first sequence of a step
+  std::int64_t steps_done() const { return begin_.step; }  // number of steps before this run
+  double loss_before() const { return begin_.loss; }       // loss of the last of these steps
+  std::int64_t position(std::int64_t step) const;          // index of a step's first sequence
   const std::string& how_it_began() const { return how_it_began_; }
 
   // The lowest evaluation loss so far and its step, or step -1 before the first evaluation. Losses
-  // from before a resume count only if that run set `checkpoint.keep_best`.
+  // from before a resume count only if the earlier run set `checkpoint.keep_best`.
   double best_loss() const { return begin_.best_loss; }
   std::int64_t best_step() const { return begin_.best_step; }
 
-  // Saves a checkpoint after a step if it is due, or if the evaluation loss is the best and the job
-  // keeps the best. `last` says that the run ends after this step. `evaluation` is the loss that
-  // was measured after it, if any.
+  // Saves a checkpoint after a step if it is due, if the run ends after this step (`last`), or if
+  // the evaluation loss is the best so far and the job keeps the best. `evaluation` is the loss
+  // that was measured after the step, if any.
   void after_step(std::int64_t step, double loss, bool last, std::optional<double> evaluation);
   bool finish();  // waits for the last save; false: it failed
 
@@ -74,7 +77,7 @@ class RunCheckpoints {
   const Job& job_;
   const Plan& plan_;
   Manifest begin_;
-  std::string how_it_began_;  // a line; empty: nothing to say
+  std::string how_it_began_;  // a line for the log; empty if there is nothing to say
   std::optional<Saver> saver_;
 };
 

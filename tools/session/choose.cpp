@@ -49,15 +49,15 @@ void check_network(const Job& job, const Cluster& cluster) {
         job.file, cluster.hosts, cluster.machine.name));
 }
 
-// Returns whether only the micro-batch is left to the planner. Such a job is simulated with a
-// micro-batch of 1 if none fits.
+// Returns whether at most the micro-batch is left to the planner. If no micro-batch of such a job
+// fits, its given plan is simulated nevertheless.
 bool only_micro_batch_is_open(const Job& job) {
   Job closed = job;
   closed.autos.erase("training.micro_batch");
   return !leaves_a_choice(closed);
 }
 
-// Compiles the plan. Errors of its parts name the key, so the file's name is added here.
+// Compiles the plan. Error messages name a key of the job, and the job's file is put before them.
 void compile_chosen(const Job& job, const Plan& plan, Chosen& chosen) {
   try {
     chosen.compiled = compile(job.model, plan, target_of(chosen.cluster, plan.training));
@@ -67,7 +67,8 @@ void compile_chosen(const Job& job, const Plan& plan, Chosen& chosen) {
   }
 }
 
-// Returns the plan that the job gives, and sets the cluster for it.
+// Returns the plan that the job gives, and sets machine and cluster of `chosen`. Throws InputError
+// if the framework cannot express the plan.
 Plan given_plan(const Job& job, const MachineLoader& load, Chosen& chosen) {
   chosen.machine = machines_of(job.cluster).front();
   chosen.count = counts_of(job.cluster).front();
@@ -100,8 +101,8 @@ Prediction predict_chosen(const Job& job, const Chosen& chosen, Timeline* timeli
   }
 }
 
-// Returns "; for own there is a price (objective.price)": the other kinds of prices that all
-// machines have.
+// Returns a text such as "; for own there is a price (objective.price)". It names the kinds of
+// prices that all of `machines` have in the region, or is "" if there are none.
 std::string other_kinds(const std::vector<Machine>& machines, const std::string& region) {
   std::vector<std::string> kinds;
   for (std::size_t i = 0; i < price_kind_names().size(); ++i) {
@@ -153,7 +154,7 @@ Chosen choose_plan(const Job& job, const MachineLoader& load, const Watch& watch
     options.load = load;
     options.watch = watch.search;
     options.stop = watch.stop;
-    options.memory_margin = usual_memory_margin;  // the plan that `plan` puts first
+    options.memory_margin = usual_memory_margin;  // as in `plan`
     const auto find = [&] {
       return left_out == LeftOut::is_open ? search_left_out(job, options).result
                                           : search(job, options);

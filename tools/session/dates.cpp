@@ -29,8 +29,8 @@ bool is_number(const std::string& word) {
          word.size() <= 8;
 }
 
-// Returns the parts of a text between blanks, commas, dots, slashes and hyphens, in small letters.
-// Ends of ordinal numbers are left out: "24th" is "24".
+// Returns the words and numbers of a text in lower case, without "of" and "the". Ends of ordinal
+// numbers are left out: "24th" is "24".
 std::vector<std::string> parts_of(const std::string& text) {
   std::vector<std::string> parts(1);
   for (const unsigned char c : text) {
@@ -49,7 +49,8 @@ std::vector<std::string> parts_of(const std::string& text) {
   return parts;
 }
 
-// Returns the number of a month, from 1, by its name or at least three letters of it; 0: none.
+// Returns the number of a month, from 1, by its name or by the first letters of it, at least three.
+// Returns 0 for other words.
 unsigned month_of(const std::string& word) {
   for (unsigned i = 0; i < std::size(months); ++i)
     if (word.size() >= 3 && months[i].starts_with(word)) return i + 1;
@@ -67,14 +68,16 @@ int year_of(int day) {
   return static_cast<int>(year_month_day(sys_days(std::chrono::days(day))).year());
 }
 
-// Returns the day in this year, or in the next one if it is not after today.
+// Returns the day in this year, or in the next one if it is not after today. Throws InputError if
+// there is no such day.
 int next_such_day(unsigned month, unsigned day, int today, const std::string& text) {
   const int date = day_number(year_of(today), month, day, text);
   return date > today ? date : day_number(year_of(today) + 1, month, day, text);
 }
 
-// Reads three numbers. Dots have the day first, a year of four digits at the front comes before the
-// month. With slashes some people write the day first, and others the month.
+// Reads a date of three numbers. After a year of four digits in front come month and day. A year at
+// the end follows day and month, if the text has dots or the first number exceeds 12, and otherwise
+// month and day. Throws InputError if both orders are possible, or if the year has not four digits.
 int of_numbers(const std::vector<std::string>& parts, const std::string& text) {
   const int first = std::stoi(parts[0]), second = std::stoi(parts[1]), third = std::stoi(parts[2]);
   const auto day = [&](int year, int month, int of_month) {
@@ -128,7 +131,7 @@ std::optional<int> date_meant(const std::string& text, int today) {
   if (are_numbers && parts.size() == 3) return of_numbers(parts, text);
   if (are_numbers && parts.size() == 2 && parts[0].size() == 4)
     throw InputError(fmt::format("'{}' does not say the day; write YYYY-MM-DD", text));
-  // "24 Dec 2026", "Dec 24", "December 24, 2026"
+  // The forms below name the month: "24 Dec 2026", "Dec 24", "December 24, 2026".
   if (parts.size() < 2 || parts.size() > 3) return std::nullopt;
   const bool month_first = month_of(parts[0]) > 0;
   const unsigned month = month_of(parts[month_first ? 0 : 1]);

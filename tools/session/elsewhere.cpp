@@ -22,7 +22,7 @@ namespace {
 struct ShortName {
   std::string_view framework, word;
 };
-// Words for tables, of frameworks whose names are long.
+// Has short names for tables. Other frameworks are called by their names.
 constexpr ShortName short_names[] = {{"megatron-lm", "megatron"},
                                      {"megatron-bridge", "bridge"},
                                      {"torchtitan", "titan"},
@@ -34,12 +34,13 @@ std::string short_name(const std::string& framework) {
   return row == std::end(short_names) ? framework : std::string(row->word);
 }
 
-// The frameworks of which people ask first. Others can run what one of these can.
+// Has the frameworks that are searched for jobs that train all weights, and those for jobs with
+// adapters.
 constexpr Framework usual[] = {Framework::megatron_lm, Framework::torchtitan, Framework::deepspeed};
 constexpr Framework usual_of_adapters[] = {Framework::accelerate, Framework::deepspeed};
 
-// Returns whether two jobs train the same, apart from the type in which gradients are sent, which
-// each framework decides for itself.
+// Returns whether two jobs train the same, apart from the type in which gradients are sent, because
+// each framework decides that type for itself.
 bool train_the_same(const Job& one, const Plan& plan, const Job& other, const Plan& other_plan) {
   Identity first = identity_of(one, plan), second = identity_of(other, other_plan);
   for (Identity* const each : {&first, &second}) each->erase("training.gradient_reduce_precision");
@@ -59,7 +60,7 @@ std::string cannot_train(Framework framework, const Job& job, const Plan& plan) 
   return "";
 }
 
-// Returns the request for the job as the framework runs it, on the cluster of `first`.
+// Returns the request for the job with the framework, on the cluster of `first`.
 JobRequest request_for(const JobRequest& request, std::string_view framework,
                        const RankedPlan& first) {
   JobRequest own = with_words(request, {});
@@ -114,8 +115,7 @@ std::vector<Elsewhere> best_elsewhere(const JobRequest& request, const Job& job,
     return all;
   SearchOptions one = options;
   one.keep_best = 1;
-  one.simulate_at_most =
-      std::min(options.simulate_at_most, 24);  // as `advise`: no proof is asked for
+  one.simulate_at_most = std::min(options.simulate_at_most, 24);  // as `advise`
   one.simulate_for_gap = 0;
   one.prove_gap.reset();
   const std::span<const Framework> asked =

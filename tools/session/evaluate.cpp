@@ -15,14 +15,16 @@ namespace meshwright::session {
 
 namespace {
 
-// Returns the format of files for a job that names none: that in which `tokenize` writes them.
+// Returns the format in which --data files are read if the job has no data. For a model of tokens
+// it is the one in which `tokenize` writes them.
 TokenFormat usual_format(const Model& model) {
   if (model.reads_images()) return TokenFormat::bytes;
   if (model.classifies_text()) return TokenFormat::labelled;
   return model.vocabulary <= 65536 ? TokenFormat::uint16 : TokenFormat::uint32;
 }
 
-// Makes the files that are evaluated the job's `data`.
+// Makes the files that are evaluated the job's `data`. Throws InputError if there are none, or if
+// the model's head cannot be evaluated on files.
 void choose_data(Job& job, const std::vector<std::string>& given, const Watch& watch) {
   if (job.model.head == Head::qa)
     throw InputError(job.file +
@@ -54,7 +56,7 @@ void choose_data(Job& job, const std::vector<std::string>& given, const Watch& w
 }
 
 // Returns how many sequences are evaluated: the batches that are asked for, or what `train`
-// evaluates, or all.
+// evaluates, or all. Throws InputError if more batches are asked for than the files have.
 std::int64_t sequences_of(const Job& job, const Loader& loader, std::optional<int> batches) {
   if (!batches && evaluates(job))
     return evaluation_batches(job, loader) * job.plan.training.global_batch;

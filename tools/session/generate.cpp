@@ -24,11 +24,11 @@ namespace meshwright::session {
 
 namespace {
 
-// One sequence, whose tokens grow while a text is generated.
+// Has one sequence, whose tokens grow while a text is generated.
 class GrowingText : public Dataset {
  public:
   explicit GrowingText(const std::vector<std::int32_t>& tokens) : tokens_(tokens) { sizes_ = {1}; }
-  // Fills the sequence up with token 0, which the tokens before it do not see.
+  // Fills the sequence up with token 0, to which the earlier tokens do not attend.
   void read(SequencePlace, RawSequence& raw) override {
     std::ranges::fill(raw.tokens, 0);
     std::ranges::copy(tokens_, raw.tokens.begin());
@@ -70,14 +70,15 @@ std::vector<std::int32_t> numbers_of(const std::string& text) {
   return numbers;
 }
 
-// Text to tokens and back.
+// Turns text into tokens, and tokens into text.
 struct Words {
   Tokenizer tokenizer;
   Detokenizer detokenizer;
 };
 
-// Returns the tokenizer that is asked for, or that of the job's data or of the weights' folder.
-// None: there is no file, and the job does not say that every byte is a token.
+// Returns the tokenizer that is asked for, or that of the job's data, or that in the first of
+// `folders` which has one. If there is none, every byte is a token if the format of the job's data
+// says so. Otherwise returns nothing.
 std::optional<Words> words_of(const Job& job, const GenerateRequest& how,
                               const std::vector<std::string>& folders) {
   const auto of_file = [](const std::string& path) {
@@ -130,7 +131,8 @@ void check_prompt(const std::vector<std::int32_t>& prompt, const Job& job,
                     option, prompt.size(), most, most - 1));
 }
 
-// Returns the tokens that end a text, as the published files beside the weights say.
+// Returns the tokens that end a text, from the first file in `folders` that names them
+// (eos_token_id). Returns none if no file does.
 std::set<std::int32_t> end_tokens(const std::vector<std::string>& folders) {
   for (const std::string& folder : folders)
     for (const char* name : {"/generation_config.json", "/config.json"}) {
@@ -150,7 +152,8 @@ std::set<std::int32_t> end_tokens(const std::vector<std::string>& folders) {
 }
 
 // Returns the text that `whole` has after `prompt`. Some tokenizers drop the blank before a text,
-// so the tokens after the prompt are not made text by themselves if that can be avoided.
+// so the tokens after the prompt are only decoded on their own if the text of `whole` does not
+// begin with that of `prompt`.
 std::string continuation(const Detokenizer& detokenizer, const std::vector<std::int32_t>& prompt,
                          const std::vector<std::int32_t>& whole) {
   const std::string before = detokenizer.text(prompt), all = detokenizer.text(whole);
@@ -172,7 +175,7 @@ std::int32_t choose_token(const std::vector<float>& logits, const Sampling& samp
   if (sampling.top_k > 0)
     order.resize(std::min(order.size(), static_cast<std::size_t>(sampling.top_k)));
   const double most = logits[static_cast<std::size_t>(order.front())];
-  std::vector<double> sums;  // of the tokens' shares up to each
+  std::vector<double> sums;  // cumulative sums of the tokens' shares
   for (const std::int32_t token : order) {
     const double share =
         std::exp((logits[static_cast<std::size_t>(token)] - most) / sampling.temperature);

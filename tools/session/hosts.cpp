@@ -13,7 +13,7 @@ namespace meshwright::session {
 
 namespace {
 
-constexpr double patience_s = 3600;  // how long other hosts wait for mpirun
+constexpr double patience_s = 3600;  // how long other hosts wait for mpirun, in seconds
 
 // Sets which network features the hosts have. Without an instance, the network is that of the
 // chosen cluster's machine. For an instance that is not a known machine, nothing is assumed.

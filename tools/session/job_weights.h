@@ -1,6 +1,5 @@
-// Finds the weights of a job: the parameters that its model has, and the checkpoint that holds
-// them. Callers use a checkpoint's weights without training on: `export-weights`, `evaluate` and
-// `generate`.
+// Finds the parameters that the model of a job has, and the checkpoint that holds them, for
+// commands that use weights without training.
 #pragma once
 
 #include <map>

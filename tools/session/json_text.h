@@ -8,9 +8,9 @@
 
 namespace meshwright::session {
 
-// Returns indented JSON. Text that is not UTF-8, such as a file's name, is replaced. With `ascii`,
-// other characters than those of ASCII are escaped, so that no control character reaches a
-// terminal.
+// Returns indented JSON that ends with a line feed. Text that is not UTF-8, such as a file's name,
+// is replaced. With `ascii`, all other characters than those of ASCII are escaped, so that no
+// control character reaches a terminal.
 std::string json_text(const nlohmann::json& value, bool ascii = false);
 
 }  // namespace meshwright::session

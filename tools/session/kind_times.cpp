@@ -8,7 +8,8 @@ namespace meshwright::session {
 
 namespace {
 
-// Returns the kind of an instruction: its name without the module and the peer.
+// Returns the kind of an instruction: its name without the module, and without the peer of a
+// message.
 std::string kind_of(Instruction instruction, const Program& program) {
   instruction.module = -1;
   std::string name = instruction_name(instruction, program);

@@ -15,9 +15,9 @@ struct KindTime {
 };
 
 // Returns the seconds of a step in which a rank is busy with each kind, as the mean over all ranks,
-// the longest first. `measured` is one step of every rank, `predicted` that of at least one rank of
-// each stage. Instructions on different streams may overlap, and the time in which they wait for
-// other ranks counts.
+// sorted by the measured time, the longest first. `measured` is one step of every rank, `predicted`
+// that of at least one rank of each stage. Instructions on different streams may overlap, and the
+// time in which they wait for other ranks counts.
 std::vector<KindTime> kind_times(const Timeline& predicted, const Timeline& measured,
                                  const std::vector<Program>& stages, const Mesh& mesh);
 

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view ending = ":largest";
 constexpr double tokens_per_parameter = 20;  // Hoffmann et al. 2022
-constexpr double fewest = 1e7, most = 2e12;  // of usual_shape.h
+constexpr double fewest = 1e7, most = 2e12;  // sizes that usual_shape.h knows
 
 // Returns a number of parameters or tokens with two digits, rounded down: "6.1B".
 std::string two_digits(double number) {
@@ -31,7 +31,7 @@ std::string two_digits(double number) {
                           : fmt::format("{:.3g}M", rounded / 1e6);
 }
 
-// Returns the request for one size.
+// Returns the request for a model of one size.
 JobRequest sized(const JobRequest& request, double parameters) {
   JobRequest own = request;
   const std::string size = two_digits(parameters);
@@ -41,8 +41,9 @@ JobRequest sized(const JobRequest& request, double parameters) {
   return own;
 }
 
-// Returns by how much a model of this size exceeds the limits: the larger one of its time by the
-// deadline and its cost by the budget. Infinite if no plan fits.
+// Returns the larger of two ratios for a model of this size: its time / the deadline, and its cost
+// / the budget. A value above 1 exceeds a limit. It is infinite if no plan fits or the cost is
+// unknown.
 double excess(const JobRequest& request, double parameters, const SearchOptions& options) {
   const Job job = read_job_of(sized(request, parameters));
   Job free = job;
@@ -76,15 +77,16 @@ LargestModel largest_model(const JobRequest& request, const SearchOptions& optio
   quick.keep_best = 1;
   quick.simulate_at_most = 12;
   quick.simulate_for_gap = 0;
-  double fits = 0, exceeds = 0;  // 0: none is known
+  double fits = 0, exceeds = 0;  // 0: no size is known
   double size = 1e9;
-  // Time and money grow with about the square of the size, if the tokens grow with it.
+  // Time and money grow with about the square of the size if the number of tokens grows with the
+  // size, and otherwise with about the size.
   const double power = request.tokens.empty() ? 0.5 : 1;
   for (int tries = 0; tries < 12 && (fits == 0 || exceeds == 0 || exceeds > 1.03 * fits); ++tries) {
     const double over = excess(request, size, quick);
     (over <= 1 ? fits : exceeds) = size;
     double next = std::isfinite(over) ? size * std::pow(over, -power) : size / 2;
-    next *= over <= 1 ? 1.01 : 0.99;  // beyond the limit that this size foretells
+    next *= over <= 1 ? 1.01 : 0.99;  // a little beyond the limit that this size predicts
     if (fits > 0 && exceeds > 0 && (next <= fits || next >= exceeds))
       next = std::sqrt(fits * exceeds);
     size = std::clamp(next, fewest, most);

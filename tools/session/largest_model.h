@@ -9,7 +9,8 @@
 
 namespace meshwright::session {
 
-// Returns whether the request asks for the largest model of a family: its model is "llama:largest".
+// Returns whether the request asks for the largest model of a family: its model ends with
+// ":largest", as in "llama:largest".
 bool asks_for_largest(const JobRequest& request);
 
 // A model and the tokens that it is trained on, as words of a request.
@@ -18,10 +19,10 @@ struct LargestModel {
   std::string tokens;  // "122B"
 };
 
-// Returns the largest model whose training on 20 tokens for each parameter keeps --by and --budget,
-// to two digits. With tokens in the request, every model is trained on these. Throws InputError if
-// the request has neither a deadline nor a budget, and NoPlanFits if even 10 M parameters are too
-// many.
+// Returns the largest model that a short search finds whose training on 20 tokens for each
+// parameter keeps --by and --budget. Its size has two digits. With tokens in the request, every
+// model is trained on these. Throws InputError if the request has neither a deadline nor a budget,
+// and NoPlanFits if no model is found, of 10 M parameters or more.
 LargestModel largest_model(const JobRequest& request, const SearchOptions& options,
                            const Watch& watch);
 

@@ -29,14 +29,16 @@ namespace fs = std::filesystem;
 constexpr const char* weights_file = "/model.safetensors";
 constexpr const char* weights_index = "/model.safetensors.index.json";
 
-// Returns the profile of this computer. Without GPUs, it is not measured for that.
+// Returns the profile of this computer. A computer without GPUs and without a profile is not
+// measured, but gets a profile without measured rates.
 Machine this_computer(const MachineRequest& request, const Watch& watch) {
   if (gpus_here() > 0 || fs::exists(request.local_profile) || !request.profile.empty())
     return machine_loader(request, watch)("local");
   return unmeasured_computer();
 }
 
-// Returns the plan of one process, compiled, and the cluster that it is for.
+// Returns the plan of one process, compiled, and the cluster that it is for. Throws NoPlanFits if
+// this computer has too little memory.
 Chosen chosen_of(const Job& job, const Machine& machine) {
   Chosen chosen;
   chosen.machine = "local";
@@ -132,8 +134,8 @@ void LoadedModel::take_checkpoint(const Job& job, const std::string& folder, con
   step_ = found.manifest().step;
 }
 
-// Reads what transformers saved. The adapters of a job with them stay as training begins with them,
-// which adds nothing to the model.
+// Reads weights that transformers saved. Adapters of the job keep their initial values, which add
+// nothing to the model.
 void LoadedModel::take_safetensors(const Job& job, const std::string& folder) {
   const JobParameters parameters = parameters_of(job);
   const bool in_fp64 = chosen_.compiled.plan.training.precision == Precision::fp64;

@@ -1,5 +1,5 @@
-// A model with trained weights on one process of this computer, for calls that compute losses or
-// logits and train nothing: `evaluate` and `generate`.
+// Loads a model with trained weights on one process of this computer, for calls that compute losses
+// or logits and train nothing: `evaluate` and `generate`.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 namespace meshwright::session {
 
 struct LoadRequest {
-  std::string checkpoint;  // as checkpoint_folder(); a folder with model.safetensors serves too
+  std::string checkpoint;  // a checkpoint, a run, or a folder with model.safetensors
   std::vector<std::string> allow_changed;  // keys in which job and checkpoint may differ
   std::optional<int> threads;
 };
@@ -33,16 +33,16 @@ bool holds_safetensors(const std::string& path);
 
 class LoadedModel {
  public:
-  // Compiles the model's forward pass and loads the weights. `job` is read, and the settings of
-  // on_one_process() are applied to it. Throws InputError for weights of another model, and
-  // NoPlanFits if this computer has too little memory.
-  // A computer without GPUs needs no profile, because nothing is predicted.
+  // Compiles the model's forward pass and loads the weights. The settings of on_one_process() are
+  // applied to `job`. Throws InputError for weights of another model, and NoPlanFits if this
+  // computer has too little memory. A computer without GPUs needs no profile, because nothing is
+  // predicted.
   LoadedModel(const Job& job, const LoadRequest& how, const MachineRequest& machines,
               const Watch& watch);
 
   Runtime& runtime() { return *runtime_; }
-  const std::string& path() const { return path_; }           // of the weights
-  std::optional<std::int64_t> step() const { return step_; }  // none: not from a checkpoint
+  const std::string& path() const { return path_; }           // path of the weights
+  std::optional<std::int64_t> step() const { return step_; }  // unset: not from a checkpoint
 
  private:
   void take_checkpoint(const Job& job, const std::string& folder, const LoadRequest& how,

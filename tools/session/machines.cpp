@@ -22,7 +22,8 @@ namespace meshwright::session {
 
 namespace {
 
-// Returns the profile that --profile names, if it is that of machine `name`.
+// Returns the profile that --profile names, if it is that of machine `name`. Throws InputError if
+// there is no such file.
 std::optional<Machine> given_profile_of(const std::string& name, const MachineRequest& request) {
   if (request.profile.empty()) return std::nullopt;
   if (!std::filesystem::exists(request.profile))
@@ -33,8 +34,7 @@ std::optional<Machine> given_profile_of(const std::string& name, const MachineRe
   return machine;
 }
 
-// Returns the profile that was kept earlier today, or nothing if there is none or it cannot be
-// read.
+// Returns the profile that is kept at `path`, or nothing if there is none or it cannot be read.
 std::optional<Machine> read_kept(const std::string& path) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   try {
@@ -44,7 +44,8 @@ std::optional<Machine> read_kept(const std::string& path) {
   }
 }
 
-// Keeps a profile for the day. A folder that cannot be written costs the next call some seconds.
+// Keeps a profile for the day. Errors are ignored, because they only cost the next call some
+// seconds.
 void keep(const Machine& machine, const std::string& path) {
   try {
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
@@ -53,7 +54,8 @@ void keep(const Machine& machine, const std::string& path) {
   }
 }
 
-// Returns a quick profile of this computer: the one that is kept, or a new one, which then is.
+// Returns a quick profile of this computer: the one that is kept, unless the request asks to
+// measure again, or a new one, which is then kept.
 Machine measured_today(const MachineRequest& request, const Watch::Say& note) {
   const std::string path = request.kept_profile ? request.kept_profile() : "";
   if (!path.empty() && !request.measure_afresh)
@@ -115,7 +117,8 @@ void check_is_text(const std::string& text) {
   }
 }
 
-// Returns what is known of this computer before it is measured. Called if it has no profile yet.
+// Returns what is known of this computer before it is measured. It is called if there is no profile
+// of it.
 MachineFacts facts_of_unmeasured() {
   MachineFacts facts;
   facts.is_cpu = gpus_here() == 0;

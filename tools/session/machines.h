@@ -8,9 +8,10 @@
 
 namespace meshwright::session {
 
-// Returns a loader of machines by their names. If the profile that is asked for has that name, it
-// is taken, otherwise a known one. `local` is the local profile. If there is none, this computer is
-// measured, which `watch` hears. Prices that are asked for come before those of the profile.
+// Returns a loader of machines by their names. If the given profile has the name that is asked for,
+// it is used, otherwise a known profile. For `local`, the local profile is used, or, if there is
+// none, a quick profile that was measured today or is measured now, as `watch` is told. Given
+// prices come before those of the profile.
 MachineLoader machine_loader(const MachineRequest& request, const Watch& watch = {});
 
 // Reads the job. Applies, in this order, the overrides of SageMaker's environment, those of the

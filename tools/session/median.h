@@ -1,5 +1,5 @@
-// Returns the median of some values. For an even number of values it is the larger of the two in
-// the middle, and for none it is 0.
+// Returns the median of `values`. For an even number of values it is the larger of the two in the
+// middle, and for no values it is 0.
 #pragma once
 
 #include <algorithm>

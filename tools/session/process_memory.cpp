@@ -23,7 +23,7 @@ std::int64_t peak_resident_bytes() {
 void forget_peak_resident_bytes() {
 #ifdef MESHWRIGHT_MIMALLOC
   mi_collect(true);
-#elif !defined(MESHWRIGHT_SELF_CONTAINED)  // whose allocator is not known here
+#elif !defined(MESHWRIGHT_SELF_CONTAINED)  // a self-contained build has another allocator
   malloc_trim(0);
 #endif
   std::ofstream("/proc/self/clear_refs") << 5;

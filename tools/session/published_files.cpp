@@ -34,7 +34,8 @@ constexpr const char* kept_files[] = {"generation_config.json",
                                       "chat_template.json",
                                       "preprocessor_config.json"};
 
-// Copies a file if it is there. Returns whether it was copied.
+// Copies a file if it is there, and returns whether it was copied. Throws RunError if copying
+// fails.
 bool copy_if_there(const fs::path& from, const fs::path& to, fs::copy_options how) {
   std::error_code error;
   if (!fs::is_regular_file(from, error)) return false;

@@ -16,15 +16,15 @@ namespace {
 
 constexpr double seconds_per_day = 86400;
 
-// Tells whether the job file or --set sets a key. A file that cannot be read sets none, and the
-// reader of jobs reports it.
+// Tells whether the job file or --set sets a key. A file that cannot be read sets none. Its error
+// is reported when the job is read.
 class Said {
  public:
   explicit Said(const JobRequest& request) : set_(request.set) {
     try {
       job_ =
           json::parse(request.text ? *request.text : read_file(request.file), nullptr, false, true);
-    } catch (const InputError&) {  // said by who reads the job itself
+    } catch (const InputError&) {  // reported when the job is read
     }
   }
   bool operator()(const std::string& section, const std::string& key) const {
@@ -75,7 +75,7 @@ std::string deadline_note(const std::string& by, int today) {
 std::vector<std::string> question_overrides(const JobRequest& request) {
   std::vector<std::string> overrides;
   if (!request.framework.empty()) {
-    framework_of(request.framework);  // an unknown one is said without the job's file
+    framework_of(request.framework);  // throws for an unknown one, without the job's file
     overrides.push_back("training.framework=" + request.framework);
   }
   if (request.by.empty() && request.budget.empty()) return overrides;

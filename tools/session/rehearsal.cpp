@@ -47,7 +47,8 @@ Cluster cluster_for(const Recording& recording, const Job& job, const MachineLoa
   return cluster;
 }
 
-// Backward attention multiplies five times, of which one is the scores again.
+// Returns the model FLOPs of a kernel. Attention's backward has five matmuls of equal size, one of
+// which recomputes the scores and does not count.
 double model_flops(const RecordedEvent& event, const RecordedKernel& each) {
   if (event.recomputed) return 0;
   const bool scores_again = each.kernel.kind == Kernel::Kind::attention && each.kernel.backward;
@@ -85,8 +86,8 @@ void add_flops(const Recording& recording, Rehearsed& result) {
   result.hfu = std::accumulate(flops.all.begin(), flops.all.end(), 0.0) / rank_seconds / peak;
 }
 
-// Writes the batch of all ranks as the job's, and how fast it is trained on. Samples without tokens
-// are of length 1.
+// Sets the job's batch to that of all ranks, and the rates at which it is trained. Samples without
+// tokens have length 1.
 void add_batch(const Recording& recording, Rehearsed& result) {
   const RecordedBatch batch = recording.batch.value_or(RecordedBatch{});
   result.has_batch = batch.samples > 0;
@@ -123,7 +124,8 @@ void add_collectives(const Recording& recording, Rehearsed& result) {
     if (sum.count > 0) result.collectives.push_back(sum);
 }
 
-// The allocator gives back what it only keeps before a request fails, so what is allocated decides.
+// Sets memory, and whether it fits. Allocated memory decides, not reserved memory, because the
+// allocator frees the blocks that it only caches before a request fails.
 void add_memory(Rehearsed& result) {
   Prediction& p = result.prediction;
   const auto needed = [](const RehearsedRank& rank) {

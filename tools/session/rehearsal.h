@@ -1,4 +1,4 @@
-// Answers what a recorded step of a training script takes on a cluster.
+// Predicts what a recorded step of a training script takes on a cluster.
 #pragma once
 
 #include <optional>
@@ -14,24 +14,25 @@
 
 namespace meshwright::session {
 
-// Says on which cluster a recording is priced, and in which run its step is one of many.
+// Says on which cluster a recorded step is predicted, and in which run it is one of many steps.
 struct RehearsalRequest {
   std::string machine = {};  // empty: the recording's own
   std::optional<int> count =
       {};                  // hosts; unset: as recorded, or as few as have a GPU for each rank
-  double host_factor = 1;  // on the time that the host works
+  double host_factor = 1;  // factor on the time that the host works
   std::vector<std::string> set = {};   // KEY=VALUE, as read_recorded_job() takes them
   std::string file = "the recording";  // its name in messages
-  bool keeps_spans = false;            // for a timeline
+  bool keeps_spans = false;            // whether Rehearsed::spans is filled
 };
 
-// The collectives of one kind that the recorded rank takes part in.
+// Sums up the collectives of one kind of the recorded rank.
 struct CollectiveSum {
   RecordedCollective kind = RecordedCollective::all_reduce;
-  std::int64_t count = 0, bytes = 0;  // as NCCL counts them
+  std::int64_t count = 0, bytes = 0;  // bytes as NCCL counts them
 };
 
-// Says what one of several ranks does in the step: a stage of a pipeline.
+// Says what one of the recorded ranks does in the step. Several ranks are recorded if a pipeline
+// has stages.
 struct RehearsedRank {
   int rank = 0;
   ReplayedStep step;
@@ -40,36 +41,39 @@ struct RehearsedRank {
 
 struct Rehearsed {
   std::string script, recorded_on;
-  std::vector<std::string> notes;  // which data were made, what was refused
-  Job job;  // around the step; global_batch times sequence_length are its tokens, or its samples
+  std::vector<std::string> notes;  // which data were made up, what was refused
+  Job job;  // its global_batch x sequence_length are the step's tokens, or samples
   bool has_batch = false, has_tokens = false;
   Cluster cluster;
-  // Recorded ranks, the first of which `step`, spans, launches and collectives are of.
+  // The recorded ranks. `step`, `spans`, `launches` and `collectives` are those of the first one.
   std::vector<RehearsedRank> ranks;
   bool ranks_meet = true;  // false: their messages do not fit each other (sim/rehearsal/meetings.h)
   ReplayedStep step;
   std::vector<RecordedSpan> spans;
-  // The fields that a recording has an answer for: times, of the slowest rank, rates, memory, price
-  // and goodput. Model FLOPs are without those of recorded recomputation, in the mean of the ranks;
-  // causal attention counts whole. Memory is that on the device, with what CUDA and NCCL take.
+  // Only the fields that a recording determines are set: times, rates, memory, price and goodput.
+  // The step time is that of the slowest rank. Model FLOPs do not include recorded recomputation
+  // and are a mean over the ranks. Causal attention counts as if it had no mask. Memory is that of
+  // the device, with what CUDA and NCCL take.
   Prediction prediction;
   double hfu = 0;  // share of the GPU's peak that all FLOPs take, with those of recomputation
   std::int64_t launches = 0;
   std::vector<CollectiveSum> collectives;
-  RecordedMemory memory;  // of the rank that needs most
+  RecordedMemory memory;  // of the rank that needs most memory
   double checkpoint_bytes = 0;
   std::optional<double> usd_per_step;
-  std::optional<WholeRun> run;  // under failures; of the first of the two functions below
+  std::optional<WholeRun> run;  // under failures; only set by the first rehearsed() below
 };
 
 // Returns what PyTorch's allocator can have of one GPU, in bytes.
 double script_memory_bytes(const Cluster& cluster, int ranks);
 
-// Prices the recording and replays it. Throws InputError if the machine is unknown, has no GPUs, or
-// its hosts cannot have the recording's ranks in equal numbers.
+// Predicts the recorded step: prices its kernels, copies and collectives, and replays them. Throws
+// InputError if the machine is unknown, has no GPUs, or its hosts cannot have the recording's ranks
+// in equal numbers, or if the job counts tokens but the recording does not.
 Rehearsed rehearsed(const Recording& recording, const RehearsalRequest& request,
                     const MachineLoader& load);
-// Does so on a cluster with the recording's ranks. `job` is that of an earlier answer.
+// Predicts the recorded step on a cluster with as many ranks as it has. `job` is Rehearsed::job of
+// an earlier prediction.
 Rehearsed rehearsed(const Recording& recording, const Job& job, const Cluster& cluster,
                     const RehearsalRequest& request);
 

@@ -18,13 +18,13 @@ struct MachineRequest {
   std::string prices;         // file of prices that precede the known ones; empty: none
   std::string local_profile;  // file of the profile of machine `local`, if it exists
   std::function<Machine()> measure_here;  // measures this computer if it has no profile yet
-  // Returns the file in which what measure_here() returns is kept for the day. Null: nothing is
-  // kept.
+  // Returns the path of the file that keeps the result of measure_here() for the day. Null: nothing
+  // is kept.
   std::function<std::string()> kept_profile;
-  bool measure_afresh = false;  // although a profile is kept
+  bool measure_afresh = false;  // even if a profile of today is kept
 };
 
-// A job in words of the command line, in place of a job file or of its keys.
+// Describes a job by words of the command line, in place of a job file or of its keys.
 struct JobWords {
   std::string model;         // model
   std::string tokens;        // objective.tokens
@@ -35,40 +35,40 @@ struct JobWords {
   std::optional<int> count;  // cluster.count
 };
 
-// A job, and what changes it.
+// Names a job, and what changes it.
 struct JobRequest : MachineRequest, JobWords {
   // The job's path, or its name in messages if `text` is given. Empty: the words are the job.
   std::string file;
-  std::optional<std::string> text;  // the job itself
+  std::optional<std::string> text;  // the contents of the job file
   std::vector<std::string> set;     // KEY=VALUE
   std::string framework;            // training.framework
   std::string by;                   // date or duration by which the whole job is to be done
   std::string budget;               // dollars for the whole job
-  // Whether the caller searches plans, so that what the job leaves out is open.
+  // Whether the caller searches plans. Keys that the job leaves out are then open.
   bool searches = false;
   // Whether a job that leaves out the batch or the length gets usual ones (with_words()).
   bool fills_in = false;
-  // Whether a job made of words that do not say how many hosts may have any number of them.
+  // Whether a job made of words may have any number of hosts if the words do not say it.
   bool any_count = false;
   int today = 0;  // days since 1970-01-01, for dates and the age of prices
   SageMakerEnvironment sagemaker;
 };
 
-// How a job is trained.
+// Says how a job is trained.
 struct TrainRequest {
   std::optional<int> steps;                // in place of training.steps
-  bool resume = false;                     // from the newest checkpoint
+  bool resume = false;                     // whether to continue from the newest checkpoint
   std::vector<std::string> allow_changed;  // keys in which job and checkpoint may differ
   std::string hostfile;
-  bool allow_mpi_options = false;  // those that a job file may not set by itself
+  bool allow_mpi_options = false;  // even those that a job file may not set by itself
   bool check_collectives = false;
   bool no_hash = false;         // without parameters_sha256
   std::optional<int> deadline;  // seconds that a wait for other ranks may take
-  std::optional<int> restarts;  // how often to start again after a fault
+  std::optional<int> restarts;  // how often to start the ranks again after a fault
   std::optional<int> threads;   // of each rank
-  bool keeps_timeline = false;  // of the steps in `trace_steps`; if that is empty, of the last one
+  bool keeps_timeline = false;  // of the steps `trace_steps`; empty: of the last one
   std::string trace_steps;
-  bool keeps_last_step = false;  // the timeline of the last step too
+  bool keeps_last_step = false;  // the timeline of the last step too, for a report
 };
 
 }  // namespace meshwright::session

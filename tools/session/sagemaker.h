@@ -1,4 +1,4 @@
-// Reads the environment variables of SageMaker's containers (spec: launch keys, 1.3).
+// Reads the environment variables that SageMaker sets in its containers.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace meshwright::session {
 
-// The variables of the environment, unchanged. A variable that is not set is empty.
+// Holds the variables of the environment, unchanged. A variable that is not set is empty.
 struct SageMakerEnvironment {
   std::string hosts;         // SM_HOSTS, a JSON list
   std::string current_host;  // SM_CURRENT_HOST
@@ -26,9 +26,8 @@ struct SageMaker {
   bool is_first() const { return hosts.empty() || current == hosts.front(); }
 };
 
-// Returns the keys of the job that the launch sets, as arguments of --set: distribution.KEY=VALUE.
-// They replace the job's keys one by one, as in smp.init(). Throws InputError if a variable is not
-// a JSON object.
+// Returns the keys of the job that the environment sets, as arguments of --set:
+// distribution.KEY=VALUE. Throws InputError if a variable is not a JSON object.
 std::vector<std::string> launch_overrides(const SageMakerEnvironment& environment);
 
 // Returns the hosts and GPUs that the variables describe, or an empty value outside a container.

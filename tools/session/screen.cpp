@@ -19,7 +19,7 @@ bool is_command(std::string_view line) {
   return first != none && line.substr(first).starts_with("meshwright ");
 }
 
-// Returns the column below which the rest of a broken line stands.
+// Returns the column at which the rest of a broken line begins.
 std::size_t indent_of(std::string_view line, std::size_t hanging) {
   constexpr std::size_t widest_label = usual_columns / 2 + 4;
   const std::size_t first = line.find_first_not_of(' ');
@@ -50,9 +50,9 @@ bool is_before_unit(std::string_view line, std::size_t at) {
   return std::ranges::find(units, next.substr(0, end)) != units.end();
 }
 
-// Returns the blank at which a line of words ends: the last one from `least` to `most`, or the
-// first one behind `most` where a word is too long, or `none`. It prefers the gap of two blanks
-// between two parts of a line if that leaves most of the line full.
+// Returns the index of the blank at which a line of words is broken: the last blank after `least`
+// up to `most`, or the first one after `most` if a word is too long, or `none`. A gap of two blanks
+// comes first if it leaves more than two thirds of the line full.
 std::size_t break_of_words(std::string_view line, std::size_t least, std::size_t most) {
   const std::size_t gap = line.rfind("  ", most);
   if (gap != none && gap > least && gap > most * 2 / 3) return line.find_last_not_of(' ', gap) + 1;
@@ -63,8 +63,8 @@ std::size_t break_of_words(std::string_view line, std::size_t least, std::size_t
   return line.find(' ', std::max(least, most));
 }
 
-// Returns the blank before the last option, or the last `&&`, that lets a command's line end by
-// `most`, or the first one behind it, or `none`. It breaks no quoted word.
+// Returns the index of the last blank before an option or `&&` that is at most `most`, or of the
+// first one after it, or `none`. Blanks up to `least` and in quoted words do not count.
 std::size_t break_of_command(std::string_view line, std::size_t least, std::size_t most) {
   std::size_t found = none;
   char quote = '\0';

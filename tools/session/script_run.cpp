@@ -23,7 +23,8 @@ namespace meshwright::session {
 
 namespace {
 
-// A profile as text: its rates are round numbers of one core of a server.
+// Has the profile of a CPU that was never measured, as a format string. Its rates are round numbers
+// for one core of a server.
 constexpr std::string_view unmeasured = R"({{
   "name": "local", "aliases": [], "gpus": 576, "calibration": "spec sheet",
   "concurrent_streams": false,
@@ -51,7 +52,7 @@ void check_ranks(const Run& run, int ranks) {
         run.job.file, planned, ranks));
 }
 
-// Returns the options of a loader that nothing reads, because the script has its own.
+// Returns the options of a loader that reads nothing, because the script has its own data.
 LoaderOptions no_data(const Job& job) {
   LoaderOptions options = loader_options(job);
   options.vocabulary = 1;
@@ -113,7 +114,7 @@ std::string made_by_rank_0(Communicator& all, const std::function<std::string()>
   return text;
 }
 
-// A folder of checkpoints of this run. The job says where it is, as one that names the folder does.
+// Manages a folder of checkpoints of this run. It has a copy of the job that names the folder.
 struct ScriptRun::Folder {
   Folder(ScriptRun& run, const std::string& name, int keep, bool resumes) : job(run.run_.job) {
     job.checkpoint.emplace();
@@ -188,7 +189,7 @@ void* ScriptRun::current_stream() const {
 ScriptRun::Folder& ScriptRun::folder(const std::string& name, int keep, bool resumes) {
   auto& found = folders_[name];
   if (!found || resumes) {
-    found.reset();  // it holds the folder's lock
+    found.reset();  // releases the folder's lock
     found = std::make_unique<Folder>(*this, name, keep, resumes);
   }
   return *found;

@@ -39,8 +39,9 @@ void check_runs_here(const Job& job, const JobRequest& wanted, const TrainReques
         job.file, count, one_host));
 }
 
-// Throws InputError for MPI options that could run anything, because a job file may come from
-// anywhere. Whoever starts the job has to allow them.
+// Throws InputError for options of mpirun that are not on the list of allowed ones, because a job
+// file may come from anywhere, and some options name programs to run. Whoever starts the job can
+// allow them.
 void check_mpi_options(const Job& job, const TrainRequest& how) {
   if (job.unlisted_mpi_options.empty() || how.allow_mpi_options) return;
   throw InputError(fmt::format(
@@ -56,7 +57,7 @@ void warn_of_files(const Loader& loader, const Watch& watch) {
 }
 
 // Sets documents_per_row from the documents in the data, so that predictions describe them, unless
-// the job specifies it.
+// the job sets it. Throws InputError if the documents are too short for a prediction.
 void settle_documents(Job& job, Loader& loader, const Watch& watch) {
   std::optional<double>& documents = job.plan.training.documents_per_row;
   const std::optional<double> share = loader.document_share();
@@ -76,8 +77,8 @@ void settle_documents(Job& job, Loader& loader, const Watch& watch) {
                          list_of(job.data->files, "and")));
 }
 
-// Says how many sequences are evaluated, if the last ones are left out. They are left out unless
-// they fill a global batch.
+// Notes how many sequences are evaluated if the last ones are left out because they do not fill a
+// global batch.
 void say_evaluated(const Job& job, const Loader& held_out, const Watch& watch) {
   const std::int64_t batch = job.plan.training.global_batch, all = held_out.sequences();
   const std::int64_t evaluated = evaluation_batches(job, held_out) * batch;
@@ -90,8 +91,7 @@ void say_evaluated(const Job& job, const Loader& held_out, const Watch& watch) {
                   all - evaluated == 1 ? "one is" : fmt::format("{} are", all - evaluated)));
 }
 
-// A run is this engine's. A job for another framework may be one for `export`, whose settings
-// differ in what they leave to the framework.
+// Throws InputError if the job is for another framework, because `train` runs only this engine.
 void check_is_own(const Job& job) {
   const Framework framework = job.plan.training.framework;
   if (framework == Framework::meshwright) return;
@@ -120,7 +120,8 @@ void check_can_start(const Job& job, const JobRequest& wanted, const TrainReques
                      "--steps N");
 }
 
-// Opens the job's data for its complaints, and settles what follows from it.
+// Opens the job's data files, which throws InputError if they are wrong, and settles what follows
+// from them.
 void settle_data(Job& job, const Watch& watch) {
   Loader loader(loader_options(job));
   warn_of_files(loader, watch);

@@ -1,4 +1,4 @@
-// A set of steps, given as text such as `3,10-12`.
+// Holds a set of steps, given as text such as `3,10-12`.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class StepList {
   int last() const;
 
  private:
-  std::vector<std::pair<int, int>> ranges_;  // first and last
+  std::vector<std::pair<int, int>> ranges_;  // first and last step of each
 };
 
 }  // namespace meshwright::session

@@ -1,5 +1,5 @@
-// Holds one value per step of a run of any length in bounded memory. When 8192 values are held,
-// every other one is dropped, and from then on only half as many steps are kept.
+// Holds values of the steps of a run of any length in bounded memory. When 8192 values are held,
+// every second one is dropped, and from then on only every second one is added.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ class StepValues {
 
   bool empty() const { return values_.empty(); }
   const std::vector<double>& values() const { return values_; }  // equally many steps apart
-  std::int64_t first() const { return first_; }                  // step
+  std::int64_t first() const { return first_; }                  // step of the first value
   std::int64_t last() const { return last_; }
 
  private:

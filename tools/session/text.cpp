@@ -56,7 +56,7 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-// The widths of a table's columns, of which `broken` may be narrower than its cells.
+// Has the widths of a table's columns. The one at index `broken` may be narrower than its cells.
 struct Layout {
   std::vector<std::size_t> widths;
   std::optional<std::size_t> broken;
@@ -83,7 +83,7 @@ std::optional<std::size_t> column_called(const Rows& rows, const std::string& na
   return static_cast<std::size_t>(found - rows.front().begin());
 }
 
-// Returns the widest column with blanks in its cells.
+// Returns the index of the widest column with blanks in its cells, or nothing if no cell has any.
 std::optional<std::size_t> widest(const Rows& rows, const std::vector<std::size_t>& widths) {
   std::optional<std::size_t> found;
   for (std::size_t i = 0; i < widths.size(); ++i) {
@@ -95,10 +95,10 @@ std::optional<std::size_t> widest(const Rows& rows, const std::vector<std::size_
   return found;
 }
 
-// Returns a layout of at most `columns`, or nothing if the table is wider even with the cells of
-// `breaks` broken, or those of the widest column if it is empty.
+// Returns a layout of at most `columns`. If necessary, the cells of the column `breaks` are broken,
+// or those of the widest column if `breaks` is empty. Returns nothing if that is not enough.
 std::optional<Layout> layout_of(const Rows& rows, const std::string& breaks, std::size_t columns) {
-  constexpr std::size_t least = 16;  // as narrow as a column of words is still read
+  constexpr std::size_t least = 16;  // least width of a broken column
   Layout layout{widths_of(rows), std::nullopt};
   const std::size_t total = total_of(layout.widths);
   if (total <= columns) return layout;
@@ -115,7 +115,7 @@ std::string aligned(const std::string& cell, std::size_t width, bool left) {
   return left ? cell + blanks : blanks + cell;
 }
 
-// Returns the lines of one row. A broken cell goes on below itself.
+// Returns the lines of one row. A broken cell continues on the following lines.
 std::string lines_of(const std::vector<std::string>& row, const Layout& layout) {
   std::vector<std::string> cells = row;
   std::string text;

@@ -16,19 +16,20 @@ std::string show_count(double count);       // 6.74 B, 124.0 M, 5120
 std::string show_percent(double fraction);  // 27.3 %
 std::string show_number(double value, int digits);
 
-// A table with a head. As text, its first column is left-aligned, the others are right-aligned, and
-// two blanks separate columns. A table that is wider than the screen breaks the cells of one
-// column, which is left-aligned then, and lacks the columns that it can do without; a last line
-// names these and --wide, which shows them.
+// Formats a table with a head. Two blanks separate columns. The first column is left-aligned, the
+// others are right-aligned. If the table is wider than the screen, the cells of one column are
+// broken, and that column is left-aligned. If that is not enough, columns of may_lack() are left
+// out, and a last line names them, because --wide shows them.
 class Table {
  public:
   explicit Table(std::vector<std::string> head);
   void add(std::vector<std::string> row);
-  // Names the column whose cells may be broken at blanks, instead of the widest one.
+  // Names the column whose cells may be broken at blanks, instead of the widest one that has
+  // blanks.
   void may_break(std::string column) { breaks_ = std::move(column); }
-  // Names the columns that a narrow screen may lack, in the order in which they go.
+  // Names the columns that may be left out on a narrow screen, the first one first.
   void may_lack(std::vector<std::string> columns) { lacks_ = std::move(columns); }
-  std::string text() const;  // fits screen_columns()
+  std::string text() const;  // for screen_columns()
   std::string text(std::size_t columns) const;
   const std::vector<std::vector<std::string>>& rows() const { return rows_; }  // the head first
 

@@ -51,8 +51,8 @@ Timeline timeline_of_all(const Timeline& own, Communicator& all) {
 
 namespace {
 
-// Returns what `make` returns. Throws RankRefuses on all ranks if it throws InputError on one of
-// them.
+// Returns what `make` returns. If `make` throws InputError on any rank, all ranks throw
+// RankRefuses.
 template <typename Make>
 auto made_by_all(Communicator& all, const Make& make) -> decltype(make()) {
   std::optional<decltype(make())> made;
@@ -70,9 +70,9 @@ auto made_by_all(Communicator& all, const Make& make) -> decltype(make()) {
   throw RankRefuses(complaint, first - complaints.begin() == all.rank());
 }
 
-// Keeps the timelines of some steps. If the request keeps one, these are the steps that it names,
-// or the latest step if it names none. The last step is kept too if its times are compared with the
-// predicted ones, or if the request keeps it.
+// Keeps the timelines of some steps. For TrainRequest::keeps_timeline these are the steps that the
+// request names, or the latest step if it names none. With `keeps_last`, the last step of the run
+// is kept in addition.
 class Traced {
  public:
   Traced(const TrainRequest& how, bool keeps_last, int last_step)
@@ -105,9 +105,9 @@ class Traced {
   SimTime last_begin_ = 0;
 };
 
-// Returns the peak memory of every rank. On a CPU it is the resident memory. Pages of other ranks
-// that collectives read count as resident here too, so they are subtracted. On a device it is the
-// memory in use now, which has not changed since the first step.
+// Returns the memory of every rank. On a CPU, the peak is that of the resident memory. Pages of
+// other ranks that collectives read count as resident here too, so they are subtracted. On a
+// device, the peak is the memory that is in use at the end of the run.
 std::vector<RankMemory> memory_of_all(Runtime& runtime, const World& world) {
   const Backend& backend = runtime.memory().backend();
   const auto peaks = runtime.gather_of_all(
@@ -121,8 +121,8 @@ std::vector<RankMemory> memory_of_all(Runtime& runtime, const World& world) {
   return memory;
 }
 
-// One rank's part of the evaluation on data.evaluation. loss() returns the mean loss over all ranks
-// and batches.
+// Evaluates on data.evaluation. loss() returns the mean loss over all ranks and batches. Every rank
+// calls it.
 struct HeldOut {
   Loader loader;
   std::int64_t batches = 0, every_steps = 0, global_batch = 0;
@@ -138,7 +138,7 @@ struct HeldOut {
   }
 };
 
-// Returns this rank's part of the evaluation, or nothing if the job has no data.evaluation.
+// Returns this rank's evaluation, or nothing if the job has no data.evaluation.
 std::optional<HeldOut> evaluation_of(const Job& job) {
   if (!evaluates(job)) return std::nullopt;
   Loader loader(evaluation_options(job));

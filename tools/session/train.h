@@ -19,19 +19,19 @@
 
 namespace meshwright::session {
 
-// The longest time, in seconds, that ranks wait for each other: `usual_s`, or `long_s` while one of
-// them may load, compile, save or write something. TrainRequest::deadline sets both.
+// Limits how long, in seconds, ranks wait for each other: `usual_s`, or `long_s` while one of them
+// may load, compile, save or write something. TrainRequest::deadline sets both.
 struct Deadlines {
   double usual_s = 120, long_s = 600;
 };
 Deadlines deadlines_of(const TrainRequest& how);
 
-// Returns `threads`, or if it is not given this rank's share of the cores.
+// Returns `threads`, or else this rank's share of the cores, at least 1.
 int threads_per_rank(std::optional<int> threads, int ranks_on_host);
 
-// The memory of a rank in bytes. `peak` is all that the process uses; on a GPU, libraries() is
-// therefore what libraries such as NCCL and cuBLAS hold. On a CPU that difference means nothing and
-// is not reported.
+// Describes the memory of a rank in bytes. `peak` is all that the process uses. On a GPU,
+// libraries() is therefore what libraries such as NCCL and cuBLAS hold. On a CPU, that difference
+// has no meaning.
 struct RankMemory {
   std::int64_t arena = 0, scratch = 0, peak = 0;
   std::int64_t libraries() const { return peak - arena - scratch; }
@@ -40,21 +40,21 @@ struct RankMemory {
 struct Outcome {
   std::int64_t steps = 0;
   bool stopped = false;
-  bool saved = true;    // the last checkpoint, if there are any, is complete
-  bool written = true;  // what the observer writes is complete
+  bool saved = true;    // the last checkpoint, if there is one, is complete
+  bool written = true;  // the files that the observer writes are complete
   bool complete() const { return saved && written; }
   StepResult last;
   StepValues seconds, losses, evaluations;
-  std::optional<double> evaluation;  // loss of the latest evaluation
-  double best_loss = 0;              // lowest evaluation loss; step -1: there was none
+  std::optional<double> evaluation;  // loss of the latest evaluation, if any
+  double best_loss = 0;              // lowest evaluation loss, unless best_step is -1
   std::int64_t best_step = -1;
   std::vector<RankMemory> memory;  // by rank
   std::string parameters_sha256;
-  std::vector<KindTime> kinds;  // of the last step; empty unless this computer was measured
-  Timeline predicted;           // of one step
-  Timeline timeline;            // of all ranks; empty unless the request keeps it
-  Timeline last_step;  // of all ranks; empty unless it is kept, or compared with the prediction
-  SimTime last_step_begins = 0;  // in `timeline`
+  std::vector<KindTime> kinds;   // of the last step; empty if stopped or not measured here
+  Timeline predicted;            // one step, as predicted
+  Timeline timeline;             // of all ranks; empty unless the request keeps it
+  Timeline last_step;            // of all ranks; empty if stopped, unless kept or compared
+  SimTime last_step_begins = 0;  // its time in `timeline`
 };
 
 // Follows a run on a rank. Each rank has one, whose functions are called on the thread that trains.
@@ -72,21 +72,22 @@ class RunObserver {
                     std::optional<double> evaluation) = 0;
   // Returns whether the run goes on. If one rank says no after a step, all end there.
   virtual bool goes_on() { return true; }
-  // Called after the last step, when all is saved. Sets `outcome.written` to false if a file of the
-  // observer could not be written.
+  // Called after the last step, once all checkpoints are saved. Sets `outcome.written` to false if
+  // a file of the observer could not be written.
   virtual void end(Outcome& outcome) = 0;
-  // Called in the handler of an exception that a step threw on this rank of several. The other
-  // ranks wait for this one, so it has to report the exception and end the run on all ranks.
+  // Called if this rank, which is one of several, fails during the steps, in the handler of the
+  // exception. It is not called for InputError. The other ranks wait for this one, so it has to
+  // report the exception and end the run on all ranks.
   virtual void fail() {}
 };
-// Makes the observer of this rank. `prediction` outlives it.
+// Makes the observer of this rank. `prediction` outlives the observer.
 using MakeObserver = std::function<std::unique_ptr<RunObserver>(const Prediction& prediction)>;
 
-// Returns the timelines of all ranks in one, on every rank. Every rank calls it.
+// Returns one timeline with the entries of all ranks, on every rank. Every rank calls it.
 Timeline timeline_of_all(const Timeline& own, Communicator& all);
 
-// Thrown on every rank if one of them refuses what it reads: on other hosts, a file or a GPU may
-// differ from that of rank 0. `reports` is true on the first rank that refuses.
+// Thrown on every rank if one of them throws InputError for what it reads, because on other hosts a
+// file or a GPU may differ from that of rank 0. `reports` is true on the first rank that throws it.
 class RankRefuses : public std::runtime_error {
  public:
   RankRefuses(const std::string& message, bool reports)
@@ -98,7 +99,7 @@ class RankRefuses : public std::runtime_error {
 };
 
 // Trains this rank to the end of the run. Every rank calls it with the same job and plan. Throws
-// RankRefuses before the first step, and what a step throws.
+// RankRefuses or InputError if the run cannot begin, and what a step throws.
 Outcome train(const TrainRequest& how, const Job& job, const Chosen& chosen, World& world,
               const MakeObserver& observe, const Watch& watch);
 

@@ -12,10 +12,10 @@ namespace meshwright::session {
 // hold parts of a job or a data file, so whoever prints them makes them printable.
 struct Watch {
   using Say = std::function<void(const std::string& text)>;
-  Say warn = [](const std::string&) {};  // a warning, without the word
+  Say warn = [](const std::string&) {};  // a warning, without the word "warning"
   Say note = [](const std::string&) {};  // what the session does or has decided
   SearchWatch search;                    // how far a search is; null: nobody watches
-  // Called often, by any thread. A search ends once it returns true; null: nobody stops it.
+  // Called often, from any thread. A search ends once it returns true. Null: nobody stops a search.
   std::function<bool()> stop;
 };
 

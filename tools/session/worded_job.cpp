@@ -24,18 +24,18 @@ namespace meshwright::session {
 
 namespace {
 
-// Scaling laws name about so many tokens for each parameter of a model (Hoffmann et al., Training
+// Compute-optimal training has about this many tokens for each parameter (Hoffmann et al., Training
 // compute-optimal large language models, 2022).
 constexpr double tokens_per_parameter = 20;
 
 struct Task {
   const char* name;
-  int longest;           // tokens of a sequence that are usual, if the model takes more
-  int batch;             // sequences; 0: the scaling law names it
+  int longest;           // most tokens of a sequence, if the model takes more
+  int batch;             // sequences; 0: the scaling law gives it
   double learning_rate;  // 0: the job's default
 };
-// Published recipes of fine-tuning have 16 to 128 sequences a step (Alpaca, LoRA, Tulu); 64 is in
-// the middle.
+// Published recipes of fine-tuning have 16 to 128 sequences per step (Alpaca, LoRA, Tulu). The
+// value 64 lies between them.
 constexpr Task tasks[] = {
     {"pretrain", 8192, 0, 0},
     {"finetune", 4096, 64, 1e-5},
@@ -43,7 +43,7 @@ constexpr Task tasks[] = {
     {"qlora", 4096, 64, 2e-4},
 };
 
-// Returns the word without case and hyphens, as one of those of `tasks` where it means one.
+// Returns the name in `tasks` that a word means, or else the word's letters in lower case.
 std::string plain_task(const std::string& name) {
   std::string word;
   for (const unsigned char c : name)
@@ -71,8 +71,8 @@ const Task& task_of(const std::string& name) {
   return *row;
 }
 
-// Adapters of all linear layers of blocks, of a usual rank. Those of QLoRA stand beside weights in
-// 4 bits.
+// Returns training.lora for adapters of a usual rank on all linear layers of blocks. With
+// `in_4_bits`, the weights that are not trained have 4 bits, as in QLoRA.
 json usual_lora(bool in_4_bits) {
   json lora = {{"rank", 16}, {"alpha", 32}, {"target_modules", std::string(all_linear)}};
   if (in_4_bits) lora["base_weights"] = "nf4", lora["double_quantization"] = true;
@@ -90,8 +90,9 @@ Model model_of(const json& value, const std::string& folder) {
   return load_model(ref, folder);
 }
 
-// Returns the machines of --on as a value of cluster.machine: one word, or a list that commas,
-// "and" or "or" separate. A comma within a number, "1,024xH100", separates none.
+// Returns the machines of --on as a value of cluster.machine: one string, or a list if commas,
+// semicolons, "|", "and" or "or" separate several. A comma within a number, as in "1,024xH100",
+// separates nothing.
 json machines_of_words(const std::string& words) {
   const auto is_digit = [&](std::size_t at) {
     return at < words.size() && std::isdigit(static_cast<unsigned char>(words[at])) != 0;
@@ -121,7 +122,7 @@ json machines_of_words(const std::string& words) {
   return list.size() == 1 ? list.front() : list.empty() ? json(words) : list;
 }
 
-// Returns the words as overrides of keys.
+// Returns the words of the request, except its task, as overrides of the job's keys.
 std::vector<std::string> overrides_of(const JobRequest& request) {
   std::vector<std::string> all;
   const auto add = [&](const char* key, const std::string& value) {
@@ -136,7 +137,8 @@ std::vector<std::string> overrides_of(const JobRequest& request) {
   return all;
 }
 
-// Returns a number of the job, or nothing if the job does not say it.
+// Returns a number of the job, or nothing if the job does not have the key or its value is no
+// number.
 std::optional<double> number_in(const json& job, const char* section, const char* key) {
   const json::json_pointer place(std::string("/") + section + "/" + key);
   return job.contains(place) && job[place].is_number() ? std::optional(job[place].get<double>())
@@ -151,7 +153,8 @@ int power_of_two_near(double value) {
   return 1 << std::clamp(static_cast<int>(std::lround(std::log2(value))), 3, 20);
 }
 
-// The number of parameters does not depend on the length of sequences, which may be unknown.
+// Returns the number of parameters of a model. It does not depend on the length of sequences, which
+// may be unknown.
 double parameters_of(const Model& model) {
   Training training;
   training.sequence_length =
@@ -160,7 +163,7 @@ double parameters_of(const Model& model) {
   return static_cast<double>(parameter_count(build_graph(model, training)));
 }
 
-// Adds a length and a batch to a job that says none.
+// Makes overrides for the length and the batch that a job lacks.
 class Defaults {
  public:
   Defaults(const json& job, const Model& model, const Task& task, const Watch& watch)
@@ -224,7 +227,7 @@ class Defaults {
   std::vector<std::string> overrides_;
 };
 
-// Returns the job as far as it is known before it is read.
+// Returns the job with `overrides`, as far as it is known before it is read.
 json job_before(const JobRequest& request, const std::vector<std::string>& overrides) {
   json job = parse_json(request.text ? *request.text : read_file(request.file), request.file);
   for (const std::string& each : overrides) apply_override(job, each, request.file);
@@ -232,7 +235,7 @@ json job_before(const JobRequest& request, const std::vector<std::string>& overr
   return job;
 }
 
-// Returns the name of a job that words make: "Llama-3.1-8B on 60B tokens".
+// Returns the name of a job that words make, such as "Llama-3.1-8B on 60B tokens".
 std::string name_of(const JobRequest& request) {
   std::string name = request.model.substr(request.model.rfind('/') + 1);
   if (const std::string task = task_of(request.task).name; task != tasks[0].name)
@@ -241,7 +244,8 @@ std::string name_of(const JobRequest& request) {
   return name;
 }
 
-// Sets what a job without a file has besides its words.
+// Makes the request one for a job without a file. Adds the keys that such a job has besides its
+// words. Throws InputError if no machine is named.
 void make_job(JobRequest& request, const Task& task, std::vector<std::string>& overrides) {
   request.file = "command line";
   request.text = "{}";

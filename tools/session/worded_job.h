@@ -1,5 +1,5 @@
-// Makes a job of words of the command line, and gives a job that leaves its batch or its length out
-// usual ones.
+// Makes a job from options of the command line, and adds a usual batch and a usual length to a job
+// without them.
 #pragma once
 
 #include <string>
@@ -14,11 +14,12 @@ namespace meshwright::session {
 // `qlora` (adapters beside weights in 4 bits).
 const std::vector<std::string>& task_names();
 
-// Returns a request whose words are keys of the job, before those of `set`. Without a file, the job
-// is made of the words alone. If the request predicts or searches and the job says no length or no
-// batch, adds them: the model's length, as far as tasks of that kind are usually as long; the batch
-// that the scaling law names for the tokens, or a usual one where no law holds. `watch` hears what
-// was added. Throws InputError if a word is wrong.
+// Returns a request whose words are overrides of the job's keys, before those of `set`. Without a
+// file and a text, the job is made of the words alone. Such a job, and one that the request fills
+// in (fills_in), gets a length and a batch if it has none: the model's length, at most a usual one
+// of the task, and the batch that the scaling law gives for the number of tokens, or a usual one if
+// the law does not apply. Notes to `watch` say what was added. Throws InputError if a word is
+// wrong.
 JobRequest with_words(const JobRequest& request, const Watch& watch);
 
 }  // namespace meshwright::session

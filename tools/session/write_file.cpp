@@ -40,8 +40,7 @@ void write_file(const std::string& path, std::string_view content) try {
   OutputFile file(path);
   file.write(content);
   file.finish();
-} catch (
-    const InputError& error) {  // no input any more: the work is done, and the place has changed
+} catch (const InputError& error) {  // `path` has changed since check_writable()
   throw RunError(error.what());
 }
 
