@@ -1,4 +1,5 @@
-// The activation functions of MLPs: the operations that compute them and their names in files.
+// Lists the activation functions of MLPs, with the operations that compute them and their names in
+// files.
 #pragma once
 
 #include <cstdint>
@@ -35,14 +36,14 @@ inline const ActivationInfo& info(Activation activation) {
   return activation_table[static_cast<std::size_t>(activation)];
 }
 
-// A word for an activation in the config.json of a family.
+// Pairs a word of config.json files with an activation.
 struct ActivationWord {
   std::string_view word;
   Activation activation;
 };
 struct ActivationWords {
   std::span<const ActivationWord> words;  // all that are read
-  std::string_view tanh;                  // what is written for gelu_tanh, which has several words
+  std::string_view tanh;                  // written for gelu_tanh, which has several words
 };
 
 namespace families {

@@ -1,7 +1,7 @@
-// A row of the table of architectures (families/kinds.h). It holds how Hugging Face names the
-// parameters, how the query, key and value matrices are laid out, the traits that follow from the
-// name, and the keys of a config.json. A name is the path of a module, whose parameters are
-// `<path>.weight` and `<path>.bias`.
+// Describes an architecture, as a row of the table of architectures (families/kinds.h). It holds
+// how Hugging Face names the parameters, how the query, key and value matrices are laid out, the
+// traits that follow from the name, and the keys of a config.json. A name is the path of a module,
+// whose parameters are `<path>.weight` and `<path>.bias`.
 #pragma once
 
 #include <span>
@@ -46,7 +46,7 @@ struct ArchitectureInfo {
   // Names of an encoder-decoder model. All names are the encoder's and begin with `encoder`. The
   // decoder's begin with `decoder` instead, and it also has attention to the encoder's output.
   std::string_view encoder = "", decoder = "";
-  std::string_view shared_tokens = "";  // the one table that both stacks use
+  std::string_view shared_tokens = "";  // token table that both stacks use
   std::string_view cross_attention = "", cross_norm = "";
   std::string_view mlp_layer = "", decoder_mlp_layer = "";  // prefixes of the names around the MLP
   std::string_view class_token = "";                        // name of the parameter (images)
@@ -60,7 +60,7 @@ struct ArchitectureInfo {
   std::string_view q_norm = "", k_norm = "";
   std::string_view gated_mlp_in = "";       // mlp.in of a gated MLP, if it has another name
   std::string_view published_gate_in = "";  // the one matrix that holds mlp.gate and mlp.in
-  std::string_view relative_bias = "";      // table of a stack, which its first block has
+  std::string_view relative_bias = "";      // table of a stack; it belongs to the first block
   std::string_view router = "";             // experts: the names in `mlp` have `*` for a number
   std::string_view router_bias = "";        // a parameter's name, after the router's
   std::string_view shared_experts = "";     // path of the MLP for all tokens

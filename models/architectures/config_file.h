@@ -17,21 +17,21 @@ struct SizeKeys {
                    positions = "max_position_embeddings";
 };
 
-// A key that is read and written. Most rows name the field of the model that has its value. Others
-// have functions, which may read and write several keys. An absent key and a null mean `usual`,
-// except that a null means that there is no `cap`.
+// Describes a key that is read and written. Most rows name the field of the model that has its
+// value. Others have functions, which may read and write several keys. An absent key and a null
+// mean `usual`, except that a null means that there is no `cap`.
 struct ConfigKey {
   std::string_view key = "";
-  bool Model::*flags[3] = {};              // all have this value
+  bool Model::*flags[3] = {};              // all of them have this value
   bool Model::*negated = nullptr;          // a flag with the opposite value
   int Model::*count = nullptr;             // `least` or more
   double Model::*positive = nullptr;       // above 0
   double Model::*cap = nullptr;            // above 0, or null if there is none
-  QueryKeyNorm norm = QueryKeyNorm::none;  // a flag: queries and keys have this norm
+  QueryKeyNorm norm = QueryKeyNorm::none;  // for a flag: queries and keys have this norm
   double usual = 0;
   int least = 1;
   bool is_written = true;
-  // Instead of the fields above. `read` throws InputError for a value that is not supported.
+  // Used instead of the fields above. `read` throws InputError for a value that is not supported.
   void (*read)(Fields& fields, Model& model) = nullptr;
   void (*write)(const Model& model, nlohmann::json& config) = nullptr;
 };
@@ -43,8 +43,8 @@ struct FixedKey {
   bool is_written = false;
 };
 
-// Classes of transformers. `body` begins the name of the one that classifies texts ("": as it
-// begins the generator's), unless there is none.
+// Names classes of transformers. `body` is how the name of the class that classifies texts begins,
+// if there is one. "": as the generator's name begins.
 struct ClassNames {
   std::string_view generator = "";  // with a language model's head
   std::string_view reader = "";     // with a head for question answering; "": there is none
@@ -52,7 +52,7 @@ struct ClassNames {
   bool has_classifier = true;
 };
 
-// The key that names the activation ("": there is none), and the words for it.
+// Names the key of the activation ("": there is none), and the words for it.
 struct ActivationKey {
   ActivationWords values = families::silu;
   std::string_view key = "hidden_act";
@@ -63,13 +63,13 @@ struct ConfigFile {
   ClassNames classes = {};
   bool in_text_config = false;  // the model also reads images; `text_config` describes this part
   SizeKeys sizes = {};
-  // Sizes that must be given, because their default depends on the model type more than a reader
+  // Whether sizes must be given, because their default depends on the model type more than a reader
   // would expect.
   bool needs_ffn = true, needs_kv_heads = false;
   std::string_view epsilon = "rms_norm_eps";  // "": no such key
   ActivationKey activation = {};
   // Keys of rotary positions as they are written: their base, and the part of a head that is
-  // rotated, as a share or as a number of elements. "": not written.
+  // rotated, as a share or as a number of elements. A key that is "" is not written.
   std::string_view rotary_base = "rope_theta", rotary_share = "", rotary_width = "";
   std::string_view no_yarn = "";  // why YaRN cannot be built for it, and the remedy
   FixedKey fixed[4] = {};

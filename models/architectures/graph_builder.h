@@ -35,7 +35,7 @@ class GraphBuilder {
   Graph build();
 
  private:
-  // The axis of a matrix that tensor parallelism splits: its outputs, its inputs, or none
+  // Names the axis of a matrix that tensor parallelism splits: its outputs, its inputs, or none
   // (`whole`).
   enum class Side : std::uint8_t { outputs, inputs, whole };
 
@@ -85,8 +85,8 @@ class GraphBuilder {
   // name begins with `shared_block` instead of the block's own path.
   std::string stored_name(const std::string& name) const;
 
-  // Adds a parameter of shape `shape` that no tensor group splits, and that files hold with the
-  // more dimensions of `published`. Returns its tensor.
+  // Adds a parameter of shape `shape` that no tensor group splits. Files hold it in the shape
+  // `published`, which has more dimensions. Returns its tensor.
   int published_as(const std::string& name, Shape published, Shape shape);
   int new_parameter(const std::string& name, Shape shape, Initial initial, Cut cut);
 
@@ -187,7 +187,7 @@ class GraphBuilder {
   // Appends the RMSNorm of a latent vector. Its epsilon is 1e-6, because no config.json gives it.
   int latent_norm(int x, std::string_view name);
 
-  // The rows of a published matrix that one parameter has: from each of `groups` groups of
+  // Names the rows of a published matrix that one parameter has: from each of `groups` groups of
   // `group_width` outputs, `width` outputs from `first` on.
   struct LatentPart {
     std::string_view whole, part;
@@ -202,7 +202,7 @@ class GraphBuilder {
   // not rotated. `turned` has a part for each head (queries) or one for all heads (keys).
   int joined_heads(int other, int turned, int heads_of_turned);
 
-  // Appends the queries, keys and values of latent attention. DeepSeek-V2, 2024, section 2.1.
+  // Appends the queries, keys and values of latent attention (DeepSeek-V2, 2024, section 2.1).
   TensorIds latent_qkv(int x);
   int attention(int x);
 
@@ -222,7 +222,7 @@ class GraphBuilder {
     std::int64_t in = 0, out = 0;
     Initial initial = Initial::normal;
   };
-  std::string_view expert_suffix(bool is_bias) const;  // of the names of their parameters
+  std::string_view expert_suffix(bool is_bias) const;  // of the names of expert parameters
   int expert_parameter(const ExpertMatrix& matrix, bool is_bias);
   std::optional<PublishedPart> part_of_experts(const ExpertMatrix& matrix, bool is_bias) const;
   int expert_linear(int x, const ExpertMatrix& matrix);
@@ -269,11 +269,11 @@ class GraphBuilder {
   int sequence_ = 0;
   std::int64_t rows_ = 0;
   std::string prefix_;  // path of the current block, and a dot: "transformer.h.3."
-  int block_ = 0;       // index of the current block in its stack
-  int window_ = 0;      // tokens back that its attention sees; 0: all
-  int chunk_ = 0;       // tokens of a chunk that its attention sees; 0: no chunks
+  int block_ = 0;       // number of the block whose traits the current block has
+  int window_ = 0;      // width of its attention window, in tokens; 0: no window
+  int chunk_ = 0;       // tokens of a chunk of its attention; 0: no chunks
   bool turns_ = true;   // whether the current block has rotary positions
-  int counts_ = -1;     // tensor of the tokens of each expert, if dropless
+  int counts_ = -1;     // tensor of the number of tokens of each expert, if dropless
   int unit_ = 0;
   int table_ = -1;               // tensor of the token table
   std::string_view stack_ = "";  // name of the decoder, once it is being built

@@ -13,9 +13,9 @@ namespace meshwright::architectures {
 
 namespace {
 
-// Models that other people made from one of the zoo, or that differ from it in what is learnt
-// alone. The first row that a name begins with holds. Without `of` the model has a shape of its
-// own.
+// Maps names to models of the zoo with the same shape, such as those of models that were trained
+// further. The first row applies whose `begin` is the beginning of the name. An empty `of` means
+// that the zoo has no model of this shape.
 struct SameShape {
   std::string_view begin, of;
 };
@@ -58,22 +58,22 @@ constexpr SameShape same_shapes[] = {
     {"starcoderbase", "starcoder"},
 };
 
-// How the names of tuned, converted and dated models end.
+// Has the ends of the names of tuned, converted and dated models.
 constexpr std::string_view ends_of_tuned[] = {
     "-hf",   "-instruct", "-chat",   "-base", "-it",       "-v0.1",    "-v0.2",
     "-v0.3", "-2507",     "-bf16",   "-fp8",  "-bnb-4bit", "-unsloth", "-deduped",
     "-v1.0", "-thinking", "-python", "-sft",  "-latest",   "-main",    "-text"};
 
-// How the names of quantized and converted weights end, in GGUF files too: "-q4-k-m" of
-// "-Q4_K_M.gguf". A number stands for #.
+// Has the ends of the names of quantized and converted weights, also of GGUF files: "-q4-k-m" for
+// "-Q4_K_M.gguf". `#` stands for a number.
 constexpr std::string_view ends_of_quantized[] = {
     ".gguf",   "-bnb-#bit", "-gptq-int#", "-awq-int#", "-gguf",  "-gptq", "-awq",    "-exl2",
     "-mlx",    "-nf4",      "-int#",      "-#bit",     "-w#a#",  "-f16",  "-fp16",   "-fp8",
     "-q#-k-m", "-q#-k-s",   "-q#-k-l",    "-q#-k",     "-q#-0",  "-q#-1", "-iq#-xs", "-iq#-xxs",
     "-iq#-s",  "-iq#-m",    "-iq#-nl",    "-qat",      "-mxfp4", "-nvfp4"};
 
-// Returns the name in lower case without what separates its words, but for what stands between two
-// digits: "Llama 3-8B" is "llama3-8b".
+// Returns the letters and digits of the name in lower case. Of the characters between its words,
+// only those between two digits stay: "Llama 3-8B" becomes "llama3-8b".
 std::string joined_words(std::string_view name) {
   const auto is_digit = [&](std::size_t i) {
     return i < name.size() && std::isdigit(static_cast<unsigned char>(name[i]));
@@ -97,7 +97,8 @@ bool is_written_for(std::string_view written, std::string_view zoo) {
   });
 }
 
-// Returns the zoo's name that this is written for, or "" if it is none or several.
+// Returns the zoo's name for which people write `name`, or "" if there is none or there are
+// several.
 std::string zoo_name_written(std::string_view name) {
   std::string found;
   for (const std::string& each : zoo_names()) {
@@ -108,8 +109,8 @@ std::string zoo_name_written(std::string_view name) {
   return found;
 }
 
-// Returns the length of the end of `name` that is `pattern`, in which # is a number; 0 if it has
-// another end.
+// Returns the length of the end of `name` that matches `pattern`, in which # stands for a number.
+// Returns 0 if it has another end.
 std::size_t length_of_end(std::string_view name, std::string_view pattern) {
   std::size_t at = name.size();
   for (auto sign = pattern.rbegin(); sign != pattern.rend(); ++sign) {
@@ -125,7 +126,7 @@ std::size_t length_of_end(std::string_view name, std::string_view pattern) {
   return name.size() - at;
 }
 
-// Removes one end of a tuned or quantized model, and returns whether there was one.
+// Removes one end that marks a tuned or quantized model, and returns whether there was one.
 bool remove_end(std::string& name) {
   const auto remove = [&](std::string_view end) {
     const std::size_t length = length_of_end(name, end);
@@ -136,7 +137,8 @@ bool remove_end(std::string& name) {
          std::ranges::any_of(ends_of_tuned, remove);
 }
 
-// Returns the last part of a name or address in small letters, with one sign between its words.
+// Returns the last part of a name or address in lower case, with hyphens for underscores, blanks
+// and colons, without a revision after "@" and without "meta-" at its beginning.
 std::string last_part(const std::string& hub_name) {
   std::string name = hub_name;
   while (name.ends_with('/') || name.ends_with(' ')) name.pop_back();
@@ -151,7 +153,7 @@ std::string last_part(const std::string& hub_name) {
   return name;
 }
 
-// Returns the size in a name, "70b" of "70b-llama", or "" if there is none.
+// Returns the first size in a name, such as "70b" in "70b-llama", or "" if there is none.
 std::string size_in(std::string_view name) {
   for (std::size_t i = 0; i < name.size(); ++i) {
     if (std::isdigit(static_cast<unsigned char>(name[i])) == 0) continue;
@@ -165,7 +167,8 @@ std::string size_in(std::string_view name) {
   return "";
 }
 
-// Returns the zoo's names that begin with the words, or whose letters are the same.
+// Returns the zoo's names with the same letters, or else those that begin with the words of `name`,
+// or else one that is near.
 std::vector<std::string> zoo_names_near(const std::string& name) {
   std::vector<std::string> found;
   const std::string letters = letters_of(name), joined = joined_words(name);
@@ -176,7 +179,8 @@ std::vector<std::string> zoo_names_near(const std::string& name) {
   for (const std::string& each : zoo_names())
     if (joined.size() >= 3 && joined_words(each).starts_with(joined)) found.push_back(each);
   if (!found.empty()) return found;
-  // The longest name of several words that the words begin with: bert-large of bert-large-uncased.
+  // Look for the longest name of several words with which the words begin: bert-large for
+  // bert-large-uncased.
   std::string longest;
   for (const std::string& each : zoo_names())
     if (each.size() > longest.size() && each.find('-') != std::string::npos &&
@@ -191,7 +195,7 @@ std::vector<std::string> zoo_names_near(const std::string& name) {
 
 std::string zoo_name_of(const std::string& hub_name) {
   std::string name = last_part(hub_name);
-  // Tuned models have the shape of those that they were made from.
+  // Tuned models have the shape of the models that they were made from.
   for (;;) {
     if (is_zoo_name(name)) return name;
     for (const SameShape& row : same_shapes)

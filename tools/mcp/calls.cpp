@@ -17,7 +17,8 @@ namespace meshwright::tools::mcp {
 
 namespace {
 
-// Returns a line about the progress of a search (tools/report/search_watch.cpp) as text for people.
+// Returns a line on the progress of a search (tools/report/search_watch.cpp) as text for people,
+// and any other line as it is.
 std::string progress_text(const std::string& line) {
   const json said = json::parse(line, nullptr, false);
   if (!said.is_object() || !said.contains("progress")) return line;

@@ -26,10 +26,10 @@ class Calls {
 
   // Starts the call of request `id`, and later sends its result. If there is a progress token, the
   // command's progress and warnings are sent as notifications. If too many calls wait already, an
-  // error is sent at once.
+  // error is sent at once as the result.
   void start(const json& id, Question question, const json& progress_token);
   bool runs(const json& id);
-  void cancel(const json& id);  // sends no result
+  void cancel(const json& id);  // no result is sent
 
  private:
   struct Call;

@@ -20,7 +20,8 @@ enum class Code : int {
   internal_error = -32603
 };
 
-// An error that is sent instead of a result. `id` is that of the request, or null if it is unknown.
+// Is thrown to send an error instead of a result. `id` is that of the request, or null if it is
+// unknown.
 class Refusal : public std::runtime_error {
  public:
   Refusal(Code code, const std::string& message, json id = nullptr)
@@ -31,7 +32,7 @@ class Refusal : public std::runtime_error {
 
  private:
   Code code_;
-  json id_;  // of the request, where it is known
+  json id_;  // of the request, if it is known
 };
 
 struct Message {
@@ -49,7 +50,7 @@ struct Message {
 // Throws Refusal if the line is not such a message.
 Message read_message(const std::string& line);
 
-// Return a message as a line, without its end.
+// Return a message as a line, without the end of the line.
 std::string result_line(const json& id, const json& result);
 std::string error_line(const json& id, Code code, const std::string& message);
 std::string notification_line(const std::string& method, const json& params);

@@ -80,8 +80,8 @@ class Session {
     send(result_line(message.id, {{"tools", tool_list()}}));
   }
 
-  // Answers `initialize` with the one protocol version that the server speaks, whatever version the
-  // client asks for. The client decides whether to go on.
+  // Answers `initialize` with the only protocol version that the server speaks, whatever version
+  // the client asks for. The client decides whether to go on.
   void initialize(const Message& message) {
     if (is_initialized_) throw Refusal(Code::invalid_request, "is initialized");
     if (!message.params.value("protocolVersion", json()).is_string())
@@ -128,8 +128,8 @@ class Session {
 // are skipped.
 class Lines {
  public:
-  // Reads once, and passes every line that is complete to `take`, or calls `refuse` if it was too
-  // long. Returns false at the end of the input.
+  // Reads once. Passes every complete line to `take`, or calls `refuse` if the line was too long.
+  // Returns false at the end of the input or after an error.
   template <class Take, class Refuse>
   bool read_some(const Take& take, const Refuse& refuse) {
     std::array<char, 65536> some;
@@ -161,8 +161,8 @@ class Lines {
 
 int told_to_end = -1;
 
-// Returns a descriptor that becomes readable on SIGINT or SIGTERM. It is written in a handler,
-// because any thread may get the signal, also those of libraries.
+// Returns a descriptor that becomes readable on SIGINT or SIGTERM. A handler writes to it, because
+// any thread may get the signal, also those of libraries.
 int signals() {
   told_to_end = eventfd(0, EFD_CLOEXEC);
   if (told_to_end < 0) throw RunError("no event can be made");

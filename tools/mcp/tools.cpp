@@ -21,7 +21,7 @@ struct Argument {
 };
 
 struct Tool {
-  const char* name;  // of the tool, and of its command
+  const char* name;  // name of the tool, and of its command
   const char* title;
   const char* description;
   std::vector<Argument> arguments;

@@ -9,7 +9,7 @@
 
 namespace meshwright::tools::mcp {
 
-json tool_list();  // the result of tools/list
+json tool_list();  // value of `tools` in the result of tools/list
 
 // Returns the question that a call of a tool asks. Throws Refusal if the called
 // name is unknown or the arguments do not match its schema. Throws InputError if the job is

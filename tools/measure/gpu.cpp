@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A device of this computer with a single rank.
+// Holds the engine of a GPU of this computer for a single rank.
 struct Device {
   std::unique_ptr<World> host = make_world("self");
   Engine engine;
@@ -45,7 +45,7 @@ Precision of_16_bits(const GpuHere& here) {
   return here.generation >= 80 ? Precision::bf16 : Precision::fp16;
 }
 
-// Measures everything that one GPU does without communication.
+// Measures everything about one GPU that needs no communication.
 void measure_alone(const GpuHere& here, const TimeBudget& budget, const MeasureWatch& watch,
                    Machine& machine, std::vector<std::string>& measured) {
   Gpu& gpu = machine.gpu;
@@ -97,8 +97,8 @@ void measure_alone(const GpuHere& here, const TimeBudget& budget, const MeasureW
   }
 }
 
-// Returns the constants that published measurements give for GPUs like this one. Constants that
-// describe the frameworks of those measurements are replaced by the engine's.
+// Returns the kernel constants of the known machine with GPUs like this one, or else the defaults.
+// Constants that describe the frameworks of published measurements are replaced by the engine's.
 KernelConstants constants_of_engine(const std::optional<Machine>& known) {
   const KernelConstants ours;
   if (!known) return ours;
@@ -118,9 +118,9 @@ void add_network(Machine& machine) {
   machine.network.gbit_per_s_each = 1;
 }
 
-// Sets NVLink and the PCIe switches to those of the known machine if it has as many GPUs. Otherwise
-// gives each GPU a PCIe switch of its own. The bandwidth between sockets and the host's latency
-// come from the known machine in either case.
+// Sets NVLink and the PCIe switches to those of the known machine if it has the same number of
+// GPUs. Otherwise gives each GPU a PCIe switch of its own. The bandwidth between sockets and the
+// host's latency are those of the known machine, if there is one.
 void add_links(const GpuHere& here, const std::optional<Machine>& known, Machine& machine) {
   machine.pcie.peer_to_peer = here.reaches_others;
   machine.pcie.switches.clear();
@@ -200,8 +200,8 @@ void add_sources(const std::optional<Machine>& known, const std::vector<std::str
 }
 
 // Returns whether matmuls in 8 bits need transposed copies of operands: on Ada, Hopper and
-// Blackwell's workstation GPUs (cuBLASLt's documentation). `generation` is the compute capability,
-// 90 for 9.0.
+// Blackwell's workstation GPUs (cuBLASLt's documentation). `generation` is the compute capability
+// times 10.
 bool transposes_8_bits(int generation) {
   return generation == 89 || generation == 90 || generation / 10 == 12;
 }

@@ -7,12 +7,12 @@ namespace meshwright::tools {
 
 namespace {
 
-constexpr std::int64_t most_runs = 500;  // in one graph
-constexpr int measured = 3;              // graphs
+constexpr std::int64_t most_runs = 500;  // runs in one graph
+constexpr int measured = 3;              // how often a graph is timed
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// Offsets, in bytes, of the tensors in a set of operands, and the set's size.
+// Has the offsets, in bytes, of the tensors in a set of operands, and the set's size.
 struct Layout {
   std::vector<std::int64_t> begins;
   std::int64_t bytes = 0;
@@ -22,8 +22,8 @@ struct Layout {
       bytes += aligned(type.bytes());
     }
   }
-  // Returns the offset of the set that a run uses. The sets are used round-robin, so that a set is
-  // used again only when all of the memory was used.
+  // Returns the offset of the set that a run uses. The sets of a pool are used round-robin, so that
+  // a set is used again only after all others.
   std::int64_t place(std::int64_t run, std::int64_t pool_bytes) const {
     return bytes == 0 ? 0 : run % (pool_bytes / bytes) * bytes;
   }

@@ -14,12 +14,12 @@ namespace meshwright::tools {
 
 // Limits how long measurements take.
 struct TimeBudget {
-  double probe_s = 0.25;                      // seconds for one operation; also the longest run
+  double probe_s = 0.25;                      // seconds for one operation, and the longest run
   std::chrono::steady_clock::time_point end;  // no measurement begins after this time
 };
 
-// One operation and the types of its operands. `added` are the outputs that infer() leaves out: the
-// gradients of parameters.
+// Describes one operation and the types of its operands. `added` are the outputs that infer()
+// leaves out: the gradients of parameters.
 struct Probe {
   Op op;
   Attributes attributes;
@@ -32,7 +32,7 @@ struct Probe {
 
 class GpuBench {
  public:
-  // Needs a device with streams, which captures steps. Operands are spread over at least
+  // Needs a device with streams that can capture steps. Operands are spread over at least
   // `spread_bytes` of memory.
   GpuBench(Backend& backend, std::int64_t spread_bytes, const TimeBudget& budget);
   ~GpuBench();
@@ -41,9 +41,10 @@ class GpuBench {
 
   // Keeps the device busy for a while, because its clocks rise under load.
   void warm_up();
-  // Returns the seconds of one run: the median of several measurements.
+  // Returns the seconds of one run: the median of several measurements, or a single one of a run
+  // that is too long.
   double seconds(const Probe& probe);
-  // Returns the seconds of one run of whatever issue(run) gives to the backend.
+  // Returns the seconds of one run of the operations that issue(run) gives to the backend.
   double seconds(const std::function<void(std::int64_t)>& issue);
   // Returns whether a run of `run_s` seconds is short enough, and time is left to measure it.
   bool affords(double run_s) const;

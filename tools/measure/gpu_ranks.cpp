@@ -19,9 +19,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double longest_wait_s = 60;
 
-// Returns the seconds of one call: the fastest of several rounds of `calls` calls. If calls return
-// before they are done, they are replayed from a graph, as in a training step, and timed by the
-// device's clock.
+// Returns the seconds of one call: the fastest of several rounds of `calls` calls. With
+// `to_streams`, calls return before they are done. They are then replayed from a graph, as in a
+// training step, and timed by the device's clock.
 double seconds_of(Backend& backend, Communicator& host, bool to_streams, int calls,
                   const std::function<void()>& call) {
   constexpr int rounds = 5;
@@ -55,7 +55,7 @@ double seconds_of(Backend& backend, Communicator& host, bool to_streams, int cal
     }
     best = std::min(best, seconds / calls);
   }
-  capture.drop();  // before the groups that it uses: NCCL waits for it
+  capture.drop();  // NCCL waits for it before a group ends
   return best;
 }
 

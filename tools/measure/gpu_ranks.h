@@ -1,5 +1,4 @@
-// Measures communication among the GPUs of this computer, with one process for each GPU under
-// mpirun.
+// Measures communication among the GPUs of this computer, between processes that mpirun starts.
 #pragma once
 
 #include <optional>
@@ -11,7 +10,7 @@ namespace meshwright::tools {
 struct GpuRankRates {
   double latency_s = 0;                   // seconds of a small all-reduce over all ranks
   double bandwidth_bytes_per_s = 0;       // of one rank in a large all-reduce
-  double pair_bandwidth_bytes_per_s = 0;  // the same in groups of two neighbouring ranks
+  double pair_bandwidth_bytes_per_s = 0;  // in groups of two neighbouring ranks
   double copy_bandwidth_bytes_per_s = 0;  // to or from pinned memory, all ranks at once
   double communicator_bytes = 0;          // device memory of a communicator of all ranks
 };

@@ -183,8 +183,8 @@ void GpuRates::other_products(Precision precision, double& share) {
   measured_.emplace_back(std::string(name_of(precision)) + " products");
 }
 
-// Measures matmuls in 8 bits and derives their peak from the measurement. The rounding of their
-// operands is not included, because other kernels do it.
+// Measures matmuls in 8 bits and derives their peak from the measurement. It does not include
+// rounding the operands, because other kernels do that.
 void GpuRates::fp8_products() {
   gpu_.peak_flop_per_s[static_cast<std::size_t>(Precision::fp8)] = 0;
   double ignored = 1;

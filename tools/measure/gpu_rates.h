@@ -11,10 +11,10 @@
 
 namespace meshwright::tools {
 
-// Measures the rates that `gpu` lacks and fills them in. Call the functions in their order here,
-// because later ones use the results of earlier ones. The GPU's name and sizes must be known
-// before. Peaks and constants may be known. A value that cannot be measured in time stays
-// unchanged.
+// Measures the rates that `gpu` lacks and fills them in. Call kernel_latency(), memory() and
+// products() first, in this order, because the others use their results. The GPU's name and sizes
+// must be known before. Peaks and constants may be known. A value that cannot be measured in time
+// stays unchanged.
 class GpuRates {
  public:
   // `measured` gets the names of what was measured, for the profile.
@@ -35,14 +35,14 @@ class GpuRates {
   void optimizer(Dtype storage);
 
  private:
-  // The total time of some operations in seconds, without their kernels' latency, and the FLOPs and
-  // bytes that the simulator counts for them.
+  // Sums up some operations: their time in seconds, without their kernels' latency, and the FLOPs
+  // and bytes that the simulator counts for them.
   struct Together {
     double seconds = 0, flops = 0, bytes = 0;
     std::vector<Kernel> kernels;
   };
   Together run(const std::vector<Probe>& probes);
-  // Returns the first of the descending `sizes` for which there is time, or the last one if each is
+  // Returns the first of the descending `sizes` for which there is time, the last one if each is
   // too slow, or 0 if no time is left at all. seconds(size) is the expected time of one run.
   template <typename Seconds>
   std::int64_t affordable(std::initializer_list<std::int64_t> sizes, const Seconds& seconds) const {
@@ -51,9 +51,9 @@ class GpuRates {
     return bench_.affords(0) ? *(sizes.end() - 1) : 0;
   }
   double traffic_of(const std::vector<Probe>& probes);
-  // The rate of a linear layer, forward and backward: its three matmuls, each of m x n x k.
+  // Describes a linear layer, forward and backward: its three matmuls, each of m x n x k.
   struct Rate {
-    double flops = 0, per_s = 0;  // FLOPs of one matmul; rate without the shape's losses
+    double flops = 0, per_s = 0;  // FLOPs of one matmul; FLOP/s without the shape's losses
   };
   Rate linear_rate(std::int64_t m, std::int64_t n, std::int64_t k, Precision precision);
   void depth_start(Precision precision);
@@ -61,7 +61,7 @@ class GpuRates {
   GpuBench& bench_;
   Gpu& gpu_;
   std::vector<std::string>& measured_;
-  double product_flops_per_s_ = 0;  // of the latest matmuls, to estimate larger ones
+  double product_flops_per_s_ = 0;  // of the latest matmuls, to estimate later ones
 };
 
 }  // namespace meshwright::tools

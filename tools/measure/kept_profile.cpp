@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the first line of /proc/cpuinfo that names the processor.
+// Returns the first line of /proc/cpuinfo that names the processor, or "" if there is none.
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);)

@@ -8,7 +8,7 @@
 namespace meshwright::tools {
 
 // Returns the file, below meshwright/profiles in the user's cache folder. Its name has the date and
-// a hash of what a profile depends on: the processor or the GPUs, cores, threads and this program.
+// a hash of what a profile depends on: the processor, the GPUs, cores, threads and this program.
 // Removes files of other days. Returns "" if there is no cache folder.
 std::string kept_profile_file(const Options& options);
 

@@ -22,8 +22,8 @@ namespace meshwright::tools {
 
 namespace {
 
-// The job that is trained. Its parameters and activations take few MiB, and its matmuls are large
-// enough for all threads.
+// Describes the job that is trained. Its parameters and activations take few MiB, and its matmuls
+// are large enough for all threads.
 constexpr const char* small_job = R"({
   "model": {"family": "gpt", "hidden": 64, "heads": 4, "layers": 2, "positions": 64, "vocab": 1024},
   "training": {"global_batch": 4, "micro_batch": 2, "sequence_length": 64, "precision": "fp32"},
@@ -86,7 +86,7 @@ std::optional<double> beyond_plan(const Options& options, const Machine& machine
 
 LibraryOverheads measure_library(const Options& options, Machine machine) {
   const LibraryOverheads guess{.context_bytes = 15e6, .communicator_bytes = 10e6};
-  if (options.mpi_ranks) return guess;  // inside another mpirun none can be started
+  if (options.mpi_ranks) return guess;  // another mpirun cannot be started inside it
   machine.overheads = {};
   const std::optional<double> alone = beyond_plan(options, machine, 1);
   if (!alone) {

@@ -21,8 +21,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Runs `work` once to warm up caches and threads, and then repeatedly for `budget_s` seconds.
-// Returns the time in seconds that `share` of the runs do not exceed, by default the median.
+// Runs `work` once to warm up caches and threads, and then repeatedly for `budget_s` seconds, at
+// least three times. Returns the time in seconds that `share` of the runs do not exceed, by default
+// the median.
 double seconds_of(double budget_s, const std::function<void()>& work, double share = 0.5) {
   work();
   std::vector<double> times;
@@ -37,8 +38,8 @@ double seconds_of(double budget_s, const std::function<void()>& work, double sha
   return *at;
 }
 
-// One operation with operands of its own, to be run many times. `outputs` are given only for an
-// operation that adds to its outputs; otherwise they are inferred.
+// Holds one operation with operands of its own, to be run many times. `outputs` are given only for
+// an operation that adds to its outputs. Otherwise they are inferred.
 class Probe {
  public:
   Probe(Backend& backend, Op op, Attributes attributes, std::vector<TensorType> inputs,
@@ -134,7 +135,8 @@ std::vector<Rate> product_rates(const AllCores& cores, double budget_s) {
   return rates;
 }
 
-// Returns the rate of causal attention, forward and backward. Its size is the FLOPs of one head.
+// Returns the rate of causal attention, forward and backward. Its size is the mean of their FLOPs
+// for one head.
 Rate attention_rate(Backend& backend, int sequence, int width, double budget_s, double share) {
   Attributes attributes;
   attributes.sequence_length = sequence;
@@ -167,8 +169,8 @@ std::vector<Rate> attention_rates(const AllCores& cores, double budget_s, double
   return rates;
 }
 
-// Returns the mean rate of the memory-bound operations that a training step runs between its matrix
-// products.
+// Returns the rate in bytes per second of the memory-bound operations that a training step runs
+// between its matmuls. Its size is their mean number of bytes.
 Rate memory_rate(Backend& backend, std::int64_t rows, double budget_s, double share = 0.5) {
   constexpr std::int64_t width = 1024;
   Attributes tanh_form;
@@ -187,8 +189,8 @@ Rate memory_rate(Backend& backend, std::int64_t rows, double budget_s, double sh
   return {bytes / 3, bytes / seconds};
 }
 
-// Returns rates of sizes from those that fit a core's own cache to those that no cache holds: 192
-// MiB, less if many cores would together need more than 4 GiB.
+// Returns the rates for sizes from those that fit a core's own cache to those that no cache holds:
+// 192 MiB, or less if all cores together would need more than 3.75 GiB.
 std::vector<Rate> memory_rates(const AllCores& cores, double budget_s) {
   constexpr int most_rows = 16384 * 20;  // of 12 KiB
   std::vector<Rate> rates;
@@ -199,8 +201,8 @@ std::vector<Rate> memory_rates(const AllCores& cores, double budget_s) {
   return rates;
 }
 
-// The share of the runs whose slowest time is taken if threads share a kernel. If another process
-// displaces one of the threads, the others wait for it, so the fastest tenth of the runs tells most
+// Share of the runs that are faster than the one whose time counts if threads share a kernel. If
+// another process displaces one of the threads, the others wait for it, so fast runs tell most
 // about how the threads share.
 constexpr double undisturbed = 0.1;
 
@@ -244,7 +246,8 @@ EfficiencyCurve shared_rates(const std::vector<Rate>& together, const std::vecto
   return curve;
 }
 
-// Returns the efficiency of kernels that 2, 4, 8 ... threads share, up to all cores.
+// Returns the efficiency of kernels that 2, 4, 8 ... threads share, up to all cores. A single core
+// has none.
 std::vector<ThreadScaling> thread_scaling(const AllCores& one, double budget_s) {
   const int cores = one.count();
   std::vector<ThreadScaling> scaling;

@@ -8,15 +8,15 @@
 
 namespace meshwright::tools {
 
-// A function that is called when a measurement begins: `what` names the measurement, and `share` is
-// about the share of the total time that is over.
+// Is called when a measurement begins. `what` names the measurement, and `share` is about the share
+// of the total time that is over.
 using MeasureWatch = std::function<void(double share, const char* what)>;
 
 enum class MeasureEffort { quick, thorough };
 
 // Measures the GPUs if there are any and options.cpu is not set (gpu.h). Otherwise measures the
-// processor: matmuls of several sizes, memory-bound kernels, attention, with several cores also
-// kernels that threads share, then collectives between processes and the memory of a rank.
+// processor: matmuls of several sizes, memory-bound kernels, attention, kernels that threads share
+// (with several cores), collectives between processes and the memory of a rank.
 Machine measure_this_computer(const Options& options, MeasureEffort effort,
                               const MeasureWatch& watch = {});
 

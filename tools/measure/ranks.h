@@ -27,7 +27,7 @@ struct RankRates {
 std::optional<Fields> run_measured_ranks(const Options& options, int ranks,
                                          const std::vector<std::string>& more);
 
-// Measures the communication of `ranks` processes. Where they cannot run (run_measured_ranks()),
+// Measures the communication of `ranks` processes. If they cannot run (run_measured_ranks()),
 // returns fixed guesses.
 RankRates measure_ranks(const Options& options, int ranks);
 

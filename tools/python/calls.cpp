@@ -26,12 +26,13 @@ struct Event {
   std::string text;
 };
 
-// The call under way. Python's threads hear of it and stop it while it runs in another one. There
-// is one at a time, because each uses all cores; the Python sources see to that.
+// Holds what threads of Python exchange with the call in flight. Other threads read its events and
+// stop it. There is one call at a time, because each uses all cores. The Python sources ensure
+// that.
 struct Running {
   std::atomic<bool> stop = false;
   std::mutex mutex;
-  std::vector<Event> events;  // that nobody has taken yet
+  std::vector<Event> events;  // that call_events() has not returned yet
 
   void say(const char* kind, std::string text) {
     const std::lock_guard lock(mutex);
@@ -89,8 +90,8 @@ PyObject* python_text(const std::string& text) {
   return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "surrogateescape");
 }
 
-// Stores a Python string as UTF-8 in `text`. Returns false, with an exception set, if `value` is
-// not a string.
+// Stores a Python string as UTF-8 in `text`. Returns false, with a Python exception set, if `value`
+// is not a string.
 bool take_text(PyObject* value, std::string& text) {
   PyObject* bytes = PyUnicode_AsEncodedString(value, "utf-8", "surrogateescape");
   if (bytes == nullptr) return false;
@@ -109,7 +110,8 @@ bool take_words(PyObject* list, std::vector<std::string>& words) {
   return count >= 0;
 }
 
-// Stores a dictionary, whose values `take` stores.
+// Stores a Python dictionary in `values`. Returns false, with a Python exception set, if it is none
+// or `take` returns false for one of its values.
 template <typename Value, typename Take>
 bool take_map(PyObject* dict, std::map<std::string, Value>& values, const Take& take) {
   if (PyDict_Check(dict) == 0) {

@@ -1,5 +1,5 @@
-// Calls of commands from Python, in this process and without the interpreter's lock. The modules
-// meshwright._core (module.cpp) and meshwright._runtime (runtime_module.cpp) have them.
+// Runs commands for Python, in Python's process and without the interpreter's lock. The modules
+// meshwright._core (module.cpp) and meshwright._runtime (runtime_module.cpp) have these functions.
 // Only the limited C API is used, so that one module serves Python 3.8 and all later versions.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace meshwright::python {
 
-// The functions call(), begin_call(), stop_call(), call_events() and version(), ended by a null
-// row. One thread runs call(), and others may call the rest meanwhile.
+// Has the functions call(), begin_call(), stop_call(), call_events() and version(), and a null row
+// at the end. One thread runs call(). Other threads may call the other functions during that time.
 extern PyMethodDef calls[];
 
 }  // namespace meshwright::python

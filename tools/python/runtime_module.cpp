@@ -1,7 +1,7 @@
-// Defines the Python module meshwright._runtime: the Runtime in the process of the user's own
-// training script (tools/session/script_run.h), for meshwright.torch. It is built with the user's
-// MPI and, where nvcc is, with the CUDA backend, and with NCCL if that is found. A process has one
-// world and one run at a time. Addresses are integers in Python; `memory` makes a buffer of one.
+// Defines the Python module meshwright._runtime for meshwright.torch: the Runtime in the process of
+// the user's own training script (tools/session/script_run.h). It is built with the user's MPI and,
+// if nvcc is found, with the CUDA backend, and with NCCL if that is found. A process has one world
+// and one run at a time. Python gets addresses as integers. `memory` makes a buffer of an address.
 //
 // It uses only the limited C API, so that one module serves Python 3.8 and all later versions.
 #include "tools/python/calls.h"
@@ -25,8 +25,8 @@
 #include "tools/session/script_run.h"
 #include "tools/session/train.h"
 
-// The program's allocator gives free memory back by this call. A module uses its process's
-// allocator, which has nothing of the kind.
+// Replaces the function of mimalloc by which the program gives free memory back. A module uses the
+// allocator of its process instead.
 extern "C" void mi_collect(bool /*force*/) {}
 
 namespace {
@@ -35,7 +35,7 @@ using namespace meshwright::session;
 using meshwright::core::InputError;
 using nlohmann::json;
 
-// Thrown where a Python function has failed; the interpreter holds what it raised.
+// Is thrown if a Python function has failed. The interpreter holds the exception.
 struct RaisedInPython : std::exception {};
 
 std::unique_ptr<World> world;
@@ -43,9 +43,10 @@ std::unique_ptr<Communicator> everybody;
 std::unique_ptr<ScriptRun> run;
 PyObject* run_segment = nullptr;        // the function that computes segments
 PyObject* run_optimizer = nullptr;      // the function that calls the script's own optimizer
-PyThreadState* without_lock = nullptr;  // while a call runs without the interpreter's lock
+PyThreadState* without_lock = nullptr;  // set during a call without the interpreter's lock
 
-// Calls `work` without the interpreter's lock. Returns false, with an exception set, if it throws.
+// Calls `work` without the interpreter's lock. Returns false, with a Python exception set, if it
+// throws.
 template <typename Work>
 bool unlocked(const Work& work) {
   PyObject* kind = nullptr;
@@ -84,7 +85,7 @@ bool has(const void* what, const char* name) {
   return what != nullptr;
 }
 
-// Sets `place` to another object.
+// Replaces the object that `place` holds, and counts both references.
 void keep(PyObject*& place, PyObject* object) {
   Py_INCREF(object);
   Py_XDECREF(place);
@@ -113,8 +114,8 @@ unsigned long long stream_number() {
 }
 
 // Calls run_segment(operation, number, first_sequence, inputs, outputs, overwrites, factor,
-// stream). Of an addition or a copy, `number` is the bytes of an operand, and `factor` the index of
-// its type.
+// stream). `number` is that of the segment. For an addition or a copy, it is the bytes of an
+// operand, and `factor` the index of its type. For a loss, it is the micro-batch.
 void call_python(const OpCall& call, const OpOperands& operands, const OpContext& context) {
   long long number = 0;
   double factor = call.attributes.scale;
@@ -139,8 +140,8 @@ void call_python(const OpCall& call, const OpOperands& operands, const OpContext
 }
 
 // Calls run_optimizer(number, segments, arrays, factor, step, stream). A segment is (parameter,
-// first, begin, count), and an array (address, type): weights, gradients, both moments, the 16-bit
-// copy and the average of the weights.
+// first, begin, count), and an array (address, type). The arrays are the weights, the gradients,
+// both moments, the working copy and the average of the weights.
 void call_optimizer(int number, std::span<const OptimizerSegment> segments,
                     const OptimizerState& state, const OptimizerScalars& scalars) {
   PyEval_RestoreThread(without_lock);
@@ -177,7 +178,7 @@ Watch python_watch() {
   return watch;
 }
 
-// Returns how the run goes on, as `meshwright launch` has set it in the environment.
+// Returns the deadline of waits that `meshwright launch` has set in the environment, if it has.
 TrainRequest how_of_launch() {
   TrainRequest how;
   const char* seconds = std::getenv("MESHWRIGHT_DEADLINE");
@@ -185,9 +186,9 @@ TrainRequest how_of_launch() {
   return how;
 }
 
-// PyTorch asks malloc for every tensor of a step and frees it again. glibc would give large blocks
-// back to the system each time, and the next step would wait for as many pages to be cleared (6 to
-// 20 % of the step of a GPT-2 or a ResNet-50). A user's own settings hold.
+// Keeps freed memory in this process. PyTorch asks malloc for every tensor of a step and frees it
+// again. glibc would give large blocks back to the system each time, and the next step would wait
+// for as many pages to be cleared. If the user has set options of malloc, nothing is changed.
 void keep_freed_memory() {
 #ifdef __GLIBC__
   for (const char* own :
@@ -212,7 +213,7 @@ PyObject* init(PyObject* /*self*/, PyObject* /*none*/) {
   return good ? Py_BuildValue("(ii)", world->rank(), world->size()) : nullptr;
 }
 
-// settle(job, name, profile, steps) -> the settled run. Every rank calls it; rank 0 decides.
+// settle(job, name, profile) -> the settled run. Every rank calls it, and rank 0 decides.
 PyObject* settle(PyObject* /*self*/, PyObject* arguments) {
   const char *job = nullptr, *name = nullptr, *profile = nullptr;
   if (PyArg_ParseTuple(arguments, "sss", &job, &name, &profile) == 0 || !has(world.get(), "init"))
@@ -259,7 +260,8 @@ json parameters_here(const Runtime& runtime) {
   return all;
 }
 
-// Returns where each segment runs, as [stage, chunk], and whether it is recomputed.
+// Returns each run of a segment in the forward pass or for recomputation: its number, stage and
+// chunk.
 json segments_of(const std::vector<Program>& stages) {
   json all = json::array();
   for (const Program& stage : stages)
@@ -273,7 +275,8 @@ json segments_of(const std::vector<Program>& stages) {
   return all;
 }
 
-// Returns the predicted bytes of this rank's stage by class, with those of PyTorch's allocator.
+// Returns the predicted bytes of this rank's stage by class, including those of PyTorch's
+// allocator.
 json memory_of(const ScriptRun& started, int stage) {
   json classes = json::object();
   const StageMemory& memory = started.prediction().memory[static_cast<std::size_t>(stage)];
@@ -348,11 +351,11 @@ PyObject* step(PyObject* /*self*/, PyObject* arguments) {
                        result.was_skipped ? Py_True : Py_False);
 }
 
-// Whether parameters pass between Python and the run as fp64 instead of fp32.
+// Returns whether parameters pass between Python and the run as fp64 instead of fp32.
 bool is_in_fp64() { return run->runtime().program().settings->training.exact_type() == Dtype::f64; }
 
-// set(name, address, elements): sets this rank's part of an unsplit parameter, from fp32 values, or
-// from fp64 values in a run in fp64.
+// set_parameter(name, address, elements): sets a parameter on this rank from the values of the
+// whole one, in fp32, or in fp64 in a run in fp64.
 PyObject* set_parameter(PyObject* /*self*/, PyObject* arguments) {
   const char* name = nullptr;
   unsigned long long address = 0, count = 0;
@@ -424,7 +427,8 @@ PyObject* resume(PyObject* /*self*/, PyObject* arguments) {
   return PyLong_FromLongLong(steps);
 }
 
-// broadcast(address, bytes, root): of host memory, among all ranks.
+// broadcast(address, bytes, root): copies host memory from rank `root` to all ranks. Every rank
+// calls it.
 PyObject* broadcast(PyObject* /*self*/, PyObject* arguments) {
   unsigned long long address = 0, bytes = 0;
   int root = 0;
@@ -448,7 +452,8 @@ PyObject* gathered(PyObject* /*self*/, PyObject* arguments) {
   return list;
 }
 
-// stop(): ends the run; another may start. close() ends MPI too. Every rank calls them.
+// stop(): waits for saves and ends the run. Another may start after it. close() ends MPI too. Every
+// rank calls them.
 PyObject* stop(PyObject* /*self*/, PyObject* /*none*/) {
   const bool good = unlocked([] {
     if (run) run->finish_saving();
@@ -465,7 +470,7 @@ PyObject* close_world(PyObject* /*self*/, PyObject* /*none*/) {
   }));
 }
 
-// abandon(code): ends this process at once, after an error; the launcher ends the other ranks.
+// abandon(code): ends this process at once, after an error. The launcher ends the other ranks.
 PyObject* abandon(PyObject* /*self*/, PyObject* arguments) {
   int code = 0;
   if (PyArg_ParseTuple(arguments, "i", &code) == 0) return nullptr;
@@ -473,7 +478,7 @@ PyObject* abandon(PyObject* /*self*/, PyObject* arguments) {
   std::_Exit(code);
 }
 
-// memory(address, bytes) -> a writable buffer of host memory that the run holds.
+// memory(address, bytes) -> a writable buffer of host memory at this address.
 PyObject* memory(PyObject* /*self*/, PyObject* arguments) {
   unsigned long long address = 0;
   Py_ssize_t bytes = 0;

@@ -40,7 +40,8 @@ json collectives_json(const Rehearsed& all) {
   return rows;
 }
 
-// Returns what the step trains on. Samples are sequences if they have tokens.
+// Returns the unit in which the step's rate is given: "tokens", or "samples" if the recording has
+// no tokens.
 const char* unit_of(const Rehearsed& all) { return all.has_tokens ? "tokens" : "samples"; }
 
 double rate_of(const Rehearsed& all) {
@@ -77,8 +78,8 @@ json ranks_json(const Rehearsed& all) {
   return rows;
 }
 
-// Returns the parts of the first rank's step, in the order of the page. It waits for others only
-// where several were recorded.
+// Returns the parts of the first rank's step, in the order of the page. Waits for other ranks are a
+// part only if several ranks were recorded.
 std::vector<std::pair<const char*, double>> parts_of(const Rehearsed& all) {
   const ReplayedStep& step = all.step;
   std::vector<std::pair<const char*, double>> parts = {
@@ -123,7 +124,8 @@ std::string memory_text(const Rehearsed& all) {
       show_bytes(all.cluster.device().memory_bytes), p.fits ? "fits" : "DOES NOT FIT");
 }
 
-// Returns "$98.32/h   $0.01 per step   $4.10 per billion tokens   (on demand, ...)".
+// Returns a text such as "$98.32/h   $0.010000 per step   $4.10 per billion tokens   (on demand,
+// ...)". The machine must have a price.
 std::string cost_text(const Rehearsed& all, int today) {
   const Prediction& p = all.prediction;
   std::string text =
@@ -209,7 +211,7 @@ json recorded_step_json(const Rehearsed& all, int today) {
   json value = prediction_json(all.prediction);
   for (const char* key : {"bubble_fraction", "framework_memory", "memory", "host_memory_bytes",
                           "host_memory_limit_bytes", "simulation_wall_s"})
-    value.erase(key);  // that a recording has no answer for
+    value.erase(key);  // a recording does not determine it
   if (!all.has_batch) value["sequences_per_s"] = nullptr;
   if (!all.has_tokens) value["tokens_per_s"] = nullptr;
   value.update(
@@ -248,13 +250,14 @@ std::string recorded_step_text(const Rehearsed& all, int today) {
 
 namespace {
 
-// A lane of the timeline: a stream of the device, or the host.
+// Returns the name of the lane of the timeline in which a span lies: a stream of the device, or
+// "host".
 std::string lane_of(const Recording& recording, const RecordedSpan& span) {
   if (span.lane != RecordedSpan::Lane::device) return "host";
   return fmt::format("stream {}", recording.events[static_cast<std::size_t>(span.event)].stream);
 }
 
-// Returns the operation that issued an event, or what the event is.
+// Returns the name of the operation that issued the event of a span, or else of what the event is.
 std::string operation_of(const Recording& recording, const RecordedSpan& span) {
   if (static_cast<std::size_t>(span.event) >= recording.events.size()) return "end of the step";
   const RecordedEvent& event = recording.events[static_cast<std::size_t>(span.event)];
@@ -361,7 +364,7 @@ void add_recorded_step(HtmlPage& page, const Recording& recording, const Rehears
 
 namespace {
 
-// A thread of the trace: 0 is the host, and stream N is N + 1.
+// Returns a span as an event of a Chrome trace. Thread 0 is the host, and thread N + 1 is stream N.
 json trace_event(const Recording& recording, const RecordedSpan& span) {
   const bool on_device = span.lane == RecordedSpan::Lane::device;
   json event = {{"ph", "X"},

@@ -10,7 +10,7 @@ namespace meshwright::tools {
 
 namespace {
 
-// The kernels of a class of work, or of an operation.
+// Sums up the kernels of a class of work, or of an operation.
 struct KernelSum {
   std::int64_t kernels = 0, recomputed = 0;
   double flops = 0;

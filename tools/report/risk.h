@@ -11,7 +11,7 @@ namespace meshwright::tools {
 
 nlohmann::json risk_json(const RunModel& model, const RunRisk& risk,
                          const std::optional<SpareWorth>& spare);
-// Returns some lines, the first of which begins with "risk".
+// Returns one or more lines, the first of which begins with "risk".
 std::string risk_text(const RunModel& model, const RunRisk& risk,
                       const std::optional<SpareWorth>& spare);
 

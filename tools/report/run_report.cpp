@@ -9,8 +9,8 @@ namespace meshwright::tools {
 
 namespace {
 
-// Returns a value of the whole run with what it is if the step takes as long as the ends of its
-// interval: "2.7 h (2.4 h to 2.8 h)".
+// Returns a value of the whole run, and its range if the step takes as long as the ends of its
+// interval: "2.7 h (2.4 h to 2.8 h with 80 % probability)".
 std::string with_range(double value, const Prediction& p, std::string (*show)(double)) {
   if (!p.interval) return show(value);
   return fmt::format("{} ({} to {} with 80 % probability)", show(value),
@@ -18,7 +18,7 @@ std::string with_range(double value, const Prediction& p, std::string (*show)(do
                      show(value * p.interval->high_s / p.step_time_s));
 }
 
-// The rows of the spread of a run under failures.
+// Returns the table with the percentiles and the mean of time and cost under failures.
 Table spread_of(const RunRisk& risk) {
   Table table({"of the runs", "10 % are below", "half are below", "90 % are below", "mean"});
   const auto add = [&](const char* name, const Spread& spread, std::string (*show)(double)) {

@@ -1,4 +1,5 @@
-// Adds the whole run of a job to a page: its time and cost, their ranges, and what failures do.
+// Adds the whole run of a job to a page: its time and cost, their ranges, and the effect of
+// failures.
 #pragma once
 
 #include "models/job/job.h"

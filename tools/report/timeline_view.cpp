@@ -15,7 +15,7 @@ namespace meshwright::tools {
 
 namespace {
 
-// A sort of work, and the colour of its spans.
+// Names a sort of work and the colour of its spans.
 struct Sort {
   const char* name;
   const char* colour;
@@ -92,7 +92,7 @@ std::string timeline_data(const Timeline& timeline, const std::vector<Program>& 
   });
   NumberedWords words;
   std::map<std::pair<int, int>, json> lanes;             // by rank and stream
-  std::map<std::pair<int, int>, int> task_of_last_span;  // of the lane
+  std::map<std::pair<int, int>, int> task_of_last_span;  // by rank and stream
   SimTime step = 0;
   for (const TimelineEntry& entry : entries) {
     step = std::max(step, entry.end);

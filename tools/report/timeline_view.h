@@ -26,12 +26,12 @@ class NumberedWords {
   std::vector<std::string> words_;
 };
 
-// Returns the pipeline stage of each rank, by rank.
+// Returns the pipeline stage of each rank, indexed by rank.
 std::vector<int> stages_of_ranks(const std::vector<Program>& stages);
 
-// Returns the data that the script draws, as JSON: a span per entry. If there are more than
-// `most_spans` entries, a span covers everything that a task does on a stream, to keep the page
-// small.
+// Returns the data that the script draws, as JSON, with a span per entry. If there are more than
+// `most_spans` entries, a span covers all successive entries of a task on a stream, to keep the
+// page small.
 std::string timeline_data(const Timeline& timeline, const std::vector<Program>& stages,
                           std::size_t most_spans = 50'000);
 

@@ -79,9 +79,8 @@ std::vector<std::int64_t> peaks_of(const std::vector<RankMemory>& memory) {
   return peaks;
 }
 
-// Returns the table that compares kinds of instructions in the last step, which was traced. On a
-// GPU, the kernels of a traced step are launched one by one. Kinds that take little time are summed
-// up.
+// Returns the table that compares kinds of instructions in the last step, which was traced. The
+// first 15 kinds have a row each, and the others are summed up.
 Table comparison_of_kinds(const std::vector<KindTime>& kinds) {
   constexpr std::size_t shown = 15;
   Table table({"kind of instruction", "predicted", "measured"});
@@ -170,8 +169,9 @@ void TrainLog::begin(int threads, const std::string& how_it_began, std::int64_t 
   std::fflush(to_);
 }
 
-// Returns how long the steps that are left take, by the time since the first step of this run,
-// evaluations and saves included. Returns "-" while there is only that one.
+// Returns how long the remaining steps take. It is extrapolated from the time since the first step
+// of this run, with evaluations and saves. After the first step, it is "-", or "0 s" if no step
+// remains.
 std::string TrainLog::time_left(std::int64_t step) {
   const int steps = chosen_.compiled.plan.training.steps;
   if (first_step_ == 0) {
@@ -184,7 +184,8 @@ std::string TrainLog::time_left(std::int64_t step) {
   return left < 120 ? fmt::format("{:.0f} s", left) : show_duration(left);
 }
 
-// A mixture has no epochs, because its files do not end together.
+// Returns whether lines count epochs. Mixtures of files have none, because their files do not end
+// together.
 bool TrainLog::counts_epochs() const {
   return sequences_ > 0 && !(job_.data && !job_.data->weights.empty());
 }
@@ -194,7 +195,7 @@ std::int64_t TrainLog::tokens_per_step() const {
   return training.global_batch * training.sequence_length;
 }
 
-// Prints a line. Its times are means over the steps since the line before.
+// Prints a line for a step. Its times are means over the steps since the previous line.
 void TrainLog::print_step(std::int64_t step, const StepResult& result,
                           const std::string& time_left) {
   const double seconds = seconds_ / static_cast<double>(steps_);
@@ -245,7 +246,7 @@ void TrainLog::step(std::int64_t step, const StepResult& result, std::optional<d
   write_or_give_up(lines_, [&] { lines_->add(line.dump() + "\n"); });
 }
 
-// Draws a progress bar on standard error, which the next line, or the end, overwrites.
+// Draws a progress bar on standard error. The next line, or the end of the run, overwrites it.
 void TrainLog::show_progress(std::int64_t step) const {
   const int steps = chosen_.compiled.plan.training.steps;
   const auto full = static_cast<std::size_t>(bar_width * step / steps);
@@ -255,14 +256,15 @@ void TrainLog::show_progress(std::int64_t step) const {
 
 namespace {
 
-// Returns the stage of each rank.
+// Returns the pipeline stage of each rank.
 std::vector<int> stages_of_mesh(const Mesh& mesh) {
   std::vector<int> stages;
   for (int rank = 0; rank < mesh.ranks(); ++rank) stages.push_back(mesh.coordinates(rank).pipeline);
   return stages;
 }
 
-// Writes a file at the end of a run and returns whether it worked.
+// Writes a file at the end of a run and returns whether that succeeded. Prints an error if it
+// failed.
 template <typename Write>
 bool tried(const Write& write) {
   try {

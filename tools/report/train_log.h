@@ -17,7 +17,7 @@
 namespace meshwright::tools {
 
 // Returns the file to which the lines per step are written: --log-json, log.json of the job, or
-// steps.jsonl in its log.folder. Empty if there is none.
+// steps.jsonl in its log.folder. Returns "" if there is none.
 std::string log_file(const Options& options, const Job& job);
 
 class TrainLog {
@@ -59,11 +59,12 @@ class TrainLog {
   std::FILE* to_;  // with --json standard output stays empty until the end
   bool progress_;
   Clock clock_;
-  std::int64_t sequences_ = 0;  // of the job's data
-  // The first step of this run, and when it had ended. It may have compiled and allocated.
+  std::int64_t sequences_ = 0;  // number of sequences in the job's data
+  // The first step of this run, and when it ended. It is not timed, because it may compile and
+  // allocate.
   std::int64_t first_step_ = 0;
   double first_step_ended_ = 0;
-  // Since the last printed line.
+  // Number and seconds of the steps since the last printed line.
   std::int64_t steps_ = 0;
   double seconds_ = 0;
   std::optional<EventFile> events_;

@@ -22,8 +22,8 @@ StepValues in_milliseconds(const StepValues& seconds) {
   return values;
 }
 
-// The parts of the last step on one rank of a stage, as the engine measured it and as it was
-// predicted.
+// Has the parts of the last step on one rank of a stage, as the engine measured them and as they
+// were predicted.
 struct StageParts {
   int stage = 0;
   StepParts measured, predicted;
@@ -50,8 +50,9 @@ double seconds_of(const StepParts& parts, std::size_t part) {
   return part < parts.parts.size() ? to_seconds(parts.parts[part].time).value : 0;
 }
 
-// Adds where the last step's time went, stage by stage: bars of the measured and of the predicted
-// step, and their numbers. Parts that take no time anywhere are left out.
+// Adds the parts of the last step's time, stage by stage: bars of the measured and of the predicted
+// step, and their numbers. Parts that take no time on any stage are left out. Adds nothing if the
+// step was not traced.
 void add_time(HtmlPage& page, const TrainReport& report) {
   if (report.outcome.last_step.entries.empty()) return;
   const std::vector<StageParts> stages = parts_of_stages(report);

@@ -1,5 +1,5 @@
-// Writes the HTML page of a run: its loss, what the time of a step went to, and the prediction
-// beside the measurement.
+// Writes the HTML page of a run: its loss, the parts of a step's time, and the prediction next to
+// the measurement.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct TrainReport {
   Table compared, kinds;
 };
 
-// Returns the page.
+// Returns the page as HTML.
 std::string train_page(const TrainReport& report);
 
 }  // namespace meshwright::tools

@@ -11,7 +11,7 @@ std::optional<WholeJob> steps_in_a_row(const Job& job, const Training& training,
                                        const Cluster& cluster, double step_time_s) {
   if (!job.has_steps && !job.objective.tokens) return std::nullopt;
   Objective objective = job.objective;
-  objective.minimize = Minimize::step_time;  // tokens are those of the job, not all that it can buy
+  objective.minimize = Minimize::step_time;  // count only the job's tokens, not all that it can buy
   return whole_job(objective, training, cluster, step_time_s, start_of_run(job, training, cluster));
 }
 

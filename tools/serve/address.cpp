@@ -72,7 +72,7 @@ ServedAddress::ServedAddress(std::string host, int port)
 }
 
 bool ServedAddress::is_name(std::string_view name) const {
-  if (name.empty()) return false;  // a computer whose name is not known has an empty one
+  if (name.empty()) return false;  // own_name() may be empty
   const std::string own = lower(name);
   return std::ranges::find(names_, own) != names_.end() || (is_any_ && is_numeric(own));
 }
@@ -110,7 +110,7 @@ std::string why_not_at(const std::string& address, int port) {
     setsockopt(tried, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     const bool good =
         bind(tried, resolved.all->ai_addr, resolved.all->ai_addrlen) == 0 && listen(tried, 1) == 0;
-    why = good ? EADDRINUSE : errno;  // free by now
+    why = good ? EADDRINUSE : errno;  // it has become free since
     if (tried >= 0) close(tried);
   }
   switch (why) {

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An empty folder, in which a command runs and may write its file.
+// Makes an empty folder in which a command runs and may write its file, and removes it at the end.
 class OwnFolder {
  public:
   OwnFolder() {
@@ -48,7 +48,7 @@ std::string line_of(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// Takes the lines of standard error (tools/answering.h). Progress and warnings go to `watch`.
+// Collects the lines of standard error (tools/answering.h). Progress and warnings go to `watch`.
 class Heard {
  public:
   explicit Heard(const std::function<void(const std::string&)>& watch) : watch_(watch) {}
@@ -56,7 +56,7 @@ class Heard {
   void take(std::string_view line) {
     const json said = json::parse(line, nullptr, false);
     if (!said.is_object())
-      others_.append(line).append("\n");  // of a library, or the system
+      others_.append(line).append("\n");  // from a library or the system
     else if (said.contains("error"))
       error_ = said;
     else

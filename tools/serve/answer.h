@@ -25,10 +25,10 @@ struct Question {
   std::chrono::seconds limit = to_search;
 };
 
-// Runs the call with the program at `program` in a temporary folder, until it ends, the client at
-// the socket `client` disconnects (-1: there is no socket), or `stopping` is readable. Returns its
-// output, or an error. During the run, `watch` gets JSON objects, a line each: {"progress": ...},
-// {"warning": ...}.
+// Runs the call with the program at `program` in a temporary folder, until it ends, its time is
+// over, it prints too much, the client at the socket `client` disconnects (-1: there is no socket),
+// or `stopping` is readable. Returns its output, or an error. During the run, `watch` gets JSON
+// objects, a line each: {"progress": ...}, {"warning": ...}.
 Answer answer_to(const Question& question, const std::string& program, int client, int stopping,
                  const std::function<void(const std::string& line)>& watch);
 

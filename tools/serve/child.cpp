@@ -61,8 +61,8 @@ struct Pipe {
   _exit(127);
 }
 
-// A process that is killed, with all processes that it has started, and waited for when this object
-// is destroyed.
+// Runs a process. When this object is destroyed, the process is killed, with all processes of its
+// group, and waited for.
 class Process {
  public:
   Process(const ChildCommand& command, int out, int err) {
@@ -92,7 +92,7 @@ class Process {
     int status = 0;
     while (waitpid(id_, &status, 0) < 0 && errno == EINTR) {
     }
-    kill(-id_, SIGKILL);  // what it started, if that still runs
+    kill(-id_, SIGKILL);  // kills what it started, if that still runs
     id_ = -1;
     return status;
   }
@@ -101,7 +101,8 @@ class Process {
   pid_t id_ = -1;
 };
 
-// Reads from a pipe once and appends to `text`. Returns false at the end of the pipe.
+// Reads from a pipe once and appends to `text`. Returns false at the end of the pipe or after an
+// error.
 bool take(int from, std::string& text) {
   std::array<char, 65536> some;
   const ssize_t got = read(from, some.data(), some.size());

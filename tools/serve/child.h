@@ -15,7 +15,7 @@ struct ChildCommand {
   std::string program;         // its path
   std::string input;           // its standard input, the call
   std::string folder;          // where it runs
-  std::chrono::seconds limit;  // how long it may
+  std::chrono::seconds limit;  // the longest time it may take
 };
 
 struct ChildEnd {
@@ -29,7 +29,7 @@ struct ChildEnd {
   };
   How how = How::exited;
   int code = 0;
-  std::string out, err;  // output; `err`: its last line, if incomplete
+  std::string out, err;  // its output; `err`: an incomplete last line
 };
 
 // Runs the command to its end, or kills it when the peer of the socket `client` hangs up (-1: there

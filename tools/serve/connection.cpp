@@ -92,8 +92,8 @@ ssize_t Connection::write(const char* from, std::size_t size) {
   return static_cast<ssize_t>(size);
 }
 
-// Nothing uses the addresses, because --host decides who can connect. The port is the number of
-// the socket: a handler gets the request alone, and finds the connection by its port.
+// Sets the port to the number of the socket, because a handler gets only the request and finds the
+// connection by its port. Nothing uses the addresses, because --host decides who can connect.
 void Connection::get_remote_ip_and_port(std::string& ip, int& port) const {
   ip.clear();
   port = socket_;

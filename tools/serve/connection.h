@@ -1,4 +1,4 @@
-// One client's connection, as the HTTP library reads and writes it. It protects the server: the
+// Reads and writes one client's connection for the HTTP library. It protects the server: the
 // request has to arrive within a time, its head is limited in size and must have only one meaning
 // (request_head.h), and a client that takes none of its response for a while is given up.
 #pragma once
@@ -18,7 +18,7 @@ class Connection : public httplib::Stream {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `stopping` becomes readable when the server stops. `to_send` is the time from now to the
+  // `stopping` becomes readable when the server stops. `to_send` limits the time from now to the
   // request's last byte.
   Connection(int socket, int stopping, Crowd& crowd,
              std::chrono::seconds to_send = to_send_request);
@@ -33,13 +33,13 @@ class Connection : public httplib::Stream {
 
   int stopping() const { return stopping_; }
 
-  // Reads the head of the request. read() then returns the head again, without its ranges. Returns
-  // false if the head does not arrive or is too long; no response is sent then. The server calls it
-  // first.
+  // Reads the head of the request. The server calls it first. read() then returns the head again,
+  // without headers that ask for a range. Returns false if the head does not arrive in time or is
+  // too long. No response is sent then.
   bool read_head();
-  std::string fault() const;  // why the head is rejected; empty: it is good
-  // Ends the response, and then reads what the client still sends for a short time, because closing
-  // the socket with unread bytes could take the response from the client.
+  std::string fault() const;  // why the head is rejected; empty: it is valid
+  // Ends the response. Then it reads what the client still sends, for a short time and up to a
+  // limit, because closing the socket with unread bytes could take the response from the client.
   void finish();
 
  private:
@@ -50,10 +50,10 @@ class Connection : public httplib::Stream {
   mutable Crowd::Guest guest_;
   Clock::time_point read_until_;
   std::string head_;
-  std::size_t head_read_ = 0;  // bytes of it that read() gave
+  std::size_t head_read_ = 0;  // bytes of it that read() has returned
   std::array<char, 16384> held_;
   std::size_t next_ = 0, end_ = 0;
-  bool answers_ = false;  // the answer has begun
+  bool answers_ = false;  // whether the response has begun
 };
 
 }  // namespace meshwright::tools

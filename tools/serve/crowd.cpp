@@ -29,7 +29,8 @@ void Crowd::Guest::begin_answer() {
   crowd_.guests_.push_back(this);
 }
 
-// Returns whether the client has not yet done what its thread waits for.
+// Returns whether the server waits for this client, and the client has not yet done what the server
+// waits for.
 bool Crowd::Guest::lets_wait() const {
   pollfd asked{socket_, events_, 0};
   return events_ != 0 && !is_given_up_ && poll(&asked, 1, 0) == 0;

@@ -18,8 +18,8 @@ struct FileKey {
   bool has_words = false;  // a word without .json at its end is no file
 };
 
-// Keys of a job whose value is a file's name if it is a string. If `has_words` is set, only a
-// string that ends in .json is one.
+// Has the keys of a job whose value is a file's name if it is a string. If `has_words` is set, only
+// a string that ends in .json is one.
 constexpr FileKey file_keys[] = {
     {"/cluster/topology", "give the switches' sizes themselves"},
     {"/parallelism/partition", "give the stages themselves", true},
@@ -27,15 +27,15 @@ constexpr FileKey file_keys[] = {
     {"/distribution/smdistributed/modelparallel/parameters/partition_file",
      "give the stages themselves as parallelism.partition"}};
 
-// Returns whether `model` is a path. A name without a slash is looked up in the zoo, and next to
-// the job file, where the server keeps no other files.
+// Returns whether `model` is a path. Other names are looked up in the zoo and next to the job file,
+// where the server keeps no other files.
 bool is_path(const std::string& model) {
   return !is_zoo_name(model) && (model.find('/') != std::string::npos || model.ends_with(".json") ||
                                  model.ends_with(".onnx") || model == "." || model == "..");
 }
 
-// Returns whether `model` is a name on the Hub, OWNER/NAME, of a model of the zoo. The server takes
-// the zoo's name in its place, so that it is never looked up as a path.
+// Returns whether `model` is the name on the Hub, OWNER/NAME, of a model of the zoo. The server
+// replaces it by the zoo's name, so that it is never looked up as a path.
 bool is_of_hub(const std::string& model) {
   const std::size_t slash = model.find('/');
   return slash != std::string::npos && slash > 0 && model.find('/', slash + 1) == model.npos &&

@@ -8,7 +8,7 @@ namespace meshwright::tools {
 
 inline constexpr std::size_t most_body_bytes = 1'000'000;
 inline constexpr std::size_t most_header_bytes = 32'768;
-// The longest time from the connection to the last byte of the request.
+// The longest time from the beginning of the connection to the last byte of the request.
 inline constexpr std::chrono::seconds to_send_request{5};
 // The longest time in which a client may take none of the response's bytes before it is given up.
 inline constexpr std::chrono::seconds to_take_answer{10};
@@ -21,12 +21,12 @@ inline constexpr std::chrono::seconds to_send_rest{5};
 // take their responses. For a further client, it gives up the one that it has waited for longest
 // (crowd.h).
 inline constexpr int most_awaited = 64;
-// The most searches at once. As many run at once as there are cores, up to this number, and each
-// uses all cores.
+// The most searches that run at once. There are as many as usable cores, up to this number, and
+// each may use all cores.
 inline constexpr int most_running = 8;
 // The longest time of one search, once it has begun.
 inline constexpr std::chrono::seconds to_search{600};
-// The most bytes that a search may print on standard output.
+// The most bytes that a search may print on standard output, or in one line of standard error.
 inline constexpr std::size_t most_answer_bytes = 256'000'000;
 // The number of searches that may wait, as a multiple of those that may run at once.
 inline constexpr int waiting_per_running = 4;

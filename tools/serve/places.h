@@ -22,8 +22,8 @@ class Places {
     Place& operator=(const Place&) = delete;
 
     // Waits until it is this place's turn and returns true, or returns false as soon as gives_up()
-    // is true. gives_up() is called at least ten times a second, but not if it is this place's turn
-    // already.
+    // is true. gives_up() is called about ten times a second or more often, but not if it is this
+    // place's turn already.
     bool wait(const std::function<bool()>& gives_up) const;
 
    private:

@@ -42,9 +42,9 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(blanks) + 1 - begin);
 }
 
-// Returns the lines of a head without their ends and without the empty one at the end. Returns
-// nothing if a line ends otherwise than with CR LF, a line has control characters, or the empty
-// line is missing.
+// Returns the lines of a head without their ends and without the empty line at the end. Returns
+// nothing if a line does not end with CR LF, a line has control characters, the first line is
+// empty, or the empty line at the end is missing.
 std::optional<std::vector<std::string_view>> lines_of(std::string_view head) {
   std::vector<std::string_view> lines;
   while (!head.empty()) {

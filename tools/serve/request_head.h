@@ -9,11 +9,11 @@
 namespace meshwright::tools {
 
 // Returns what is wrong with a head, or an empty string if it is good. It rejects what RFC 9112
-// tells servers to reject, or lets them: lines that do not end with CR LF or that continue on the
-// next one, names of headers with characters that a token cannot have, control characters, and a
-// length of the body that is given more than once, or as something else than digits or
-// `Transfer-Encoding: chunked`. Whoever reads a connection calls it before anything else sees the
-// request.
+// tells or allows servers to reject: lines that do not end with CR LF or that continue on the next
+// one, names of headers with characters that a token cannot have, control characters, and a length
+// of the body that is given more than once or in another way than by at most 15 digits or by
+// `Transfer-Encoding: chunked` of HTTP/1.1. Whoever reads a connection calls it before anything
+// else sees the request.
 std::string fault_of_head(std::string_view head);
 
 // Returns the head without the headers that ask for a part of the response (Range, If-Range). A

@@ -124,8 +124,8 @@ bool Router::is_allowed(const Request& request, Response& response) const {
   return false;
 }
 
-// Answers everything that needs no body, errors included. Only a valid request for a command goes
-// on.
+// Answers everything that needs no body, errors included. Only a valid request for a command is
+// left to be answered.
 Router::Routed Router::before_body(const Request& request, Response& response) const {
   harden(response);
   if (!is_allowed(request, response)) return Routed::Handled;

@@ -26,9 +26,10 @@ namespace meshwright::tools {
 
 namespace {
 
-// A pipe that is readable once the server shall stop: after SIGINT or SIGTERM, or after stop(). The
-// signals have a handler instead of being blocked and waited for, because libraries have threads
-// that block no signal. One of these would get the signal, and the process would end at once.
+// Has a pipe that becomes readable once the server has to stop: after SIGINT or SIGTERM, or after
+// stop(). The signals have a handler instead of being blocked and waited for, because libraries
+// have threads that block no signal. One of these would get the signal, and the process would end
+// at once.
 class StopPipe {
  public:
   StopPipe() {
@@ -75,7 +76,7 @@ class StopPipe {
   struct sigaction before_[std::size(signals)] = {};
 };
 
-// Answers a request that the HTTP library does not see.
+// Answers with an error a request that the HTTP library does not see.
 void answer_error(Connection& connection, const std::string& reason, const Answer& answer) {
   const std::string text = fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n"
@@ -84,7 +85,7 @@ void answer_error(Connection& connection, const std::string& reason, const Answe
   connection.write(text.data(), text.size());
 }
 
-// A server that answers one request per connection, each connection on a thread of its own.
+// Answers one request per connection. While a connection is served, it has a thread of the pool.
 class PageServer : public httplib::Server {
  public:
   PageServer(int stopping) : stopping_(stopping) {

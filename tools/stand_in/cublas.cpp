@@ -1,4 +1,5 @@
-// Products of matrices: cuBLAS and cuBLASLt say yes, and the log holds shapes and types.
+// Replaces the matmuls of cuBLAS and cuBLASLt. They compute nothing, and log their shapes and
+// types.
 #include <cublasLt.h>
 #include <cublas_v2.h>
 
@@ -19,7 +20,8 @@ struct Handle {
 
 Handle& of(cublasHandle_t handle) { return *reinterpret_cast<Handle*>(handle); }
 
-// The result is m x n, k is summed; types as cudaDataType_t.
+// Logs a matmul. The result is m x n, and k is the dimension that is summed. Types are those of
+// cudaDataType_t.
 cublasStatus_t product(cudaStream_t stream, std::int64_t m, std::int64_t n, std::int64_t k,
                        std::int64_t batch, cudaDataType_t input, cudaDataType_t result,
                        std::uint64_t compute, bool transposed_a, bool transposed_b) {
@@ -33,7 +35,8 @@ cublasStatus_t product(cudaStream_t stream, std::int64_t m, std::int64_t n, std:
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// cuBLASLt's descriptions are opaque; these hold what was said of them.
+// Holds the attributes of cuBLASLt's opaque descriptors that a program has set, as Description
+// does.
 struct Layout {
   std::uint64_t rows = 0, columns = 0;
   cudaDataType_t type = CUDA_R_32F;

@@ -1,5 +1,6 @@
-// Convolutions and the other calls of cuDNN's older interface, which PyTorch uses where
-// TORCH_CUDNN_V8_API_DISABLED is set. Operations have their sizes in PyTorch's profile.
+// Replaces the convolutions and batch normalizations of cuDNN's older interface, which PyTorch uses
+// if TORCH_CUDNN_V8_API_DISABLED is set. They compute nothing and log only their names, because
+// PyTorch's profile has their sizes.
 #include <cudnn.h>
 
 #include <cstdint>
@@ -180,7 +181,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Normalization over a batch keeps nothing beside the statistics.
+// Batch normalization needs no workspace and no reserved space here.
 cudnnStatus_t cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
     cudnnHandle_t, cudnnBatchNormMode_t, cudnnBatchNormOps_t, const cudnnTensorDescriptor_t,
     const cudnnTensorDescriptor_t, const cudnnTensorDescriptor_t, const cudnnTensorDescriptor_t,
@@ -226,8 +227,9 @@ cudnnStatus_t cudnnBatchNormalizationForwardInference(
   return ran(handle, "cudnnBatchNormalizationForwardInference");
 }
 
-// The newer interface builds graphs of descriptors. All that is set is taken; of what is asked
-// there is one engine, which needs no workspace and has no notes.
+// The newer interface builds graphs of descriptors. Every attribute can be set and is ignored. A
+// query for descriptors finds one, such as an engine, and numbers are 0, such as the bytes of
+// workspace.
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t,
                                            cudnnBackendDescriptor_t* made) {
   *made = reinterpret_cast<cudnnBackendDescriptor_t>(new char);

@@ -1,4 +1,5 @@
-// PyTorch's profiler tells CUPTI which operation runs: the log joins launches to operations by it.
+// Takes the numbers of operations that PyTorch's profiler announces to CUPTI, so that the log can
+// join launches to operations.
 #include <cupti.h>
 
 #include "tools/stand_in/log.h"

@@ -27,8 +27,9 @@ Device from_environment() {
   return found;
 }
 
-int shared_bytes() {  // of one multiprocessor that a block may ask for, by NVIDIA's tables of
-                      // capabilities
+// Returns the most bytes of shared memory that a block may ask for, by NVIDIA's tables of
+// compute capabilities.
+int shared_bytes() {
   switch (device().capability) {
     case 70:
       return 98304;
@@ -224,9 +225,9 @@ const char* cudaGetErrorName(cudaError_t error) {
 cudaError_t cudaProfilerStart() { return cudaSuccess; }
 cudaError_t cudaProfilerStop() { return cudaSuccess; }
 
-// The version of CUDA whose structures this library has; a PyTorch for another one would misread
-// them.
+// Returns the version of CUDA whose structures this library has. A PyTorch for another version
+// would misread them.
 int meshwright_stand_in_cuda() { return CUDART_VERSION; }
-// Says how much memory programs may take, once it is known how many ranks there are.
+// Sets how much memory programs may take, once it is known how many ranks there are.
 void meshwright_stand_in_limit(std::size_t bytes) { the_device().bytes = bytes; }
 }

@@ -1,4 +1,4 @@
-// The GPUs that are not there: how many, of which kind, and which one a thread uses.
+// Describes the simulated GPUs: how many there are, of which kind, and which one a thread uses.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,11 @@ struct Device {
   std::string name = "stand-in";
   int capability = 90;  // 10 x major + minor
   int multiprocessors = 132;
-  std::size_t bytes = std::size_t{80} << 30;  // that programs may take
+  std::size_t bytes = std::size_t{80} << 30;  // memory that programs may take
 };
 
-// From MESHWRIGHT_STAND_IN_{COUNT,NAME,CAPABILITY,MULTIPROCESSORS,BYTES}.
+// Returns the GPUs as MESHWRIGHT_STAND_IN_{COUNT,NAME,CAPABILITY,MULTIPROCESSORS,BYTES} describe
+// them.
 const Device& device();
 int current_device();
 void use_device(int number);

@@ -1,4 +1,5 @@
-// The part of the CUDA driver that PyTorch and Triton call themselves, beside the runtime.
+// Replaces the functions of the CUDA driver that PyTorch and Triton call themselves, in addition to
+// the runtime.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -19,7 +20,7 @@ namespace {
 
 CUcontext context() { return reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(0x1000)); }
 
-// A function of a module that was loaded while the program ran (Triton, NVRTC).
+// Stands for a function of a module that was loaded while the program ran (Triton, NVRTC).
 struct Function {
   std::uint32_t name;
 };
@@ -49,7 +50,7 @@ CUresult cuDeviceGetName(char* text, int bytes, CUdevice) {
 }
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice number) {
   cudaDeviceGetAttribute(value, static_cast<cudaDeviceAttr>(attribute),
-                         number);  // the same numbers
+                         number);  // both have the same numbers
   return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned* flags, int* active) {
@@ -84,7 +85,7 @@ CUresult cuCtxGetLimit(std::size_t* value, CUlimit) {
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
   cudaStreamCaptureStatus found = cudaStreamCaptureStatusNone;
   cudaStreamIsCapturing(stream, &found);
-  *status = static_cast<CUstreamCaptureStatus>(found);  // the same numbers
+  *status = static_cast<CUstreamCaptureStatus>(found);  // both have the same numbers
   return CUDA_SUCCESS;
 }
 CUresult cuGetErrorString(CUresult, const char** text) {
@@ -152,7 +153,8 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, v
   return CUDA_SUCCESS;
 }
 
-// PyTorch asks for functions of the driver by name.
+// Returns a function of the driver by its name, as PyTorch asks for it. Functions that this library
+// lacks report that they are not supported.
 cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
                                              unsigned long long,
                                              cudaDriverEntryPointQueryResult* result) {

@@ -1,5 +1,6 @@
-// The functions of libc that open, make, delete and list files, over the script's own folder
-// (own_folder.h). They are preloaded into every program that the script starts.
+// Replaces the functions of libc that open, make, delete and list files, so that they work on the
+// script's own folder (own_folder.h). They are preloaded into the script and the programs that it
+// starts.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -28,7 +29,7 @@ using namespace meshwright::stand_in;
 
 namespace {
 
-// Returns the function of libc that `own` has the name and type of.
+// Returns the function of libc that has this name, with the type of the own function.
 template <typename Function>
 Function* real(Function*, const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
@@ -44,7 +45,8 @@ Result failed(int why) {
     return -1;
 }
 
-// Calls `call` with the path of the file that the script means when it reads `path`.
+// Calls `call` with the path of the file that the script reads as `path`. Fails with ENOENT if it
+// was deleted.
 template <typename Call>
 auto reading(int directory, const char* path, Call call) {
   using Result = decltype(call(path));
@@ -55,7 +57,8 @@ auto reading(int directory, const char* path, Call call) {
   return found.empty() ? failed<Result>(ENOENT) : call(found.c_str());
 }
 
-// Calls `call` with the path in the own folder that stands for `path`, which is written.
+// Calls `call` with the path in the own folder that stands for `path`, which is written. With
+// `keep`, the file's content is copied there first.
 template <typename Call>
 auto writing(int directory, const char* path, bool keep, Call call) {
   using Result = decltype(call(path));
@@ -66,7 +69,8 @@ auto writing(int directory, const char* path, bool keep, Call call) {
   return found.empty() ? failed<Result>(ENOENT) : call(found.c_str());
 }
 
-// Calls `call` for a change of what is known of a file: a real one stays as it is.
+// Calls `call` to change the mode or the times of a file in the own folder. For a real file it only
+// seems to succeed.
 template <typename Call>
 int touching(int directory, const char* path, Call call) {
   if (path == nullptr || *path == '\0') return call(path);
@@ -112,7 +116,7 @@ int removing(int directory, const char* path, bool folder) {
   return 0;
 }
 
-// The listing of a folder that is in both places: the names of both, without those deleted.
+// Has the entries of a folder that is real, in the own folder, or both, without deleted ones.
 struct Listing {
   std::vector<std::vector<char>> entries;
   std::size_t next = 0;
@@ -150,7 +154,8 @@ DIR* listed(DIR* opened, const std::string& folder) {
   return opened;
 }
 
-// Returns the next entry of a listing; `known` says whether there is one.
+// Returns the next entry of a folder's listing, or null at its end. `known` tells whether the
+// folder has a listing.
 void* next_of(DIR* opened, bool& known) {
   const std::lock_guard guard(listings_lock);
   const auto found = listings().find(opened);
@@ -285,7 +290,7 @@ int renameat2(int from_directory, const char* from, int to_directory, const char
     return static_cast<int>(syscall(SYS_renameat2, from_directory, from, to_directory, to, flags));
   if (!is_covered(source) || !is_covered(target)) return failed<int>(EXDEV);
   if (!is_there(source)) return failed<int>(ENOENT);
-  // A folder that is partly real is copied by who moves it, as between two disks.
+  // The caller copies a folder with real files if it gets EXDEV, as between two disks.
   if (is_real(source) && is_folder(source)) return failed<int>(EXDEV);
   const std::string first = to_write(source, true), second = to_write(target, false);
   if (second.empty()) return failed<int>(ENOENT);
@@ -339,7 +344,7 @@ MESHWRIGHT_STAT(stat, stat)
 MESHWRIGHT_STAT(stat64, stat64)
 MESHWRIGHT_STAT(lstat, stat)
 MESHWRIGHT_STAT(lstat64, stat64)
-// How much room the disk has, for a folder that may be in the own folder alone.
+// These report the room on a disk. The folder that is asked for may be only in the own folder.
 MESHWRIGHT_STAT(statfs, statfs)
 MESHWRIGHT_STAT(statfs64, statfs64)
 MESHWRIGHT_STAT(statvfs, statvfs)
@@ -446,7 +451,7 @@ int closedir(DIR* opened) {
   return libc(opened);
 }
 
-// Returns the place in which a file of the script is written, for libraries that ask the kernel
+// Returns the path at which a file of the script is written, for libraries that ask the kernel
 // itself. The text is valid until the thread's next call.
 const char* meshwright_stand_in_written(const char* path) {
   thread_local std::string found;

@@ -19,7 +19,7 @@ struct Graph {
   std::uint64_t origin = 0;   // stream that was captured first
   std::vector<Entry> entries;
 };
-using Kept = std::shared_ptr<Graph>;  // by the graph, and by what is made of it
+using Kept = std::shared_ptr<Graph>;  // shared by a graph and what is instantiated of it
 
 struct Capture {
   Kept graph;
@@ -53,7 +53,8 @@ Kept& kept(Handle handle) {
   return *reinterpret_cast<Kept*>(handle);
 }
 
-// An operation's number is that of the profiler, below the profile's, below the launch's.
+// Returns an operation's number in the log: bits 0 to 31 are that of the profiler, bits 32 to 47
+// the profile's, and bits 48 to 63 the launch's.
 std::uint64_t operation_of(std::uint64_t operation, const Graph& graph, std::uint64_t launch) {
   return (operation & 0xffffffff) | (graph.profile & 0xffff) << 32 | launch << 48;
 }
@@ -79,7 +80,8 @@ bool captured(const Entry& entry) {
 
 extern "C" {
 
-// The recorder says which of its profiles names the operations of the graphs to come.
+// Sets the recorder's number of the profile that names the operations of graphs captured from now
+// on.
 void meshwright_stand_in_next_profile(std::uint64_t profile) { next_profile = profile; }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
@@ -134,7 +136,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, std::si
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
-  const std::uint64_t launch = ++launches % 0xffff + 1;  // never 0: that is no graph
+  const std::uint64_t launch = ++launches % 0xffff + 1;  // never 0, which means no graph
   for (Entry entry : kept(graph)->entries) {
     if (entry.stream == kept(graph)->origin) entry.stream = of(stream);
     append_as(entry, operation_of(entry.operation, *kept(graph), launch));

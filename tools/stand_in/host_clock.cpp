@@ -14,17 +14,17 @@ namespace meshwright::stand_in {
 
 namespace {
 
-// A thread that gave up its core is away for longer than this. Asking the kernel takes 1 us a
-// thread, so shorter times are taken as they are.
+// Waits for a core are asked for only after this much time. Asking the kernel takes about 1 us for
+// each thread, and a thread that lost its core is away for longer.
 constexpr std::uint64_t shortest_wait_ns = 50'000;
 
-// One thread, and how long it has waited for a core, as the kernel counts it.
+// Describes one thread, and how long it has waited for a core in total, as the kernel counts it.
 class Thread {
  public:
   Thread();
   ~Thread();
 
-  // Returns how long it has waited since the last call.
+  // Returns how many nanoseconds the thread has waited since the last call.
   std::uint64_t newly_waited() {
     const std::uint64_t before = waited_;
     char text[96] = {};
@@ -40,8 +40,8 @@ class Thread {
   std::uint64_t waited_ = 0;
 };
 
-// All threads have one clock. A thread may wait for one that waits for a core (the interpreter has
-// one lock for all), so the waits of all of them are taken off.
+// All threads have one clock. A thread may wait for another one that waits for a core, because the
+// interpreter has one lock for all. The waits of all threads are therefore subtracted.
 struct Clock {
   std::mutex lock;
   std::vector<Thread*> threads;
@@ -85,5 +85,5 @@ std::uint64_t host_ns() {
 
 }  // namespace meshwright::stand_in
 
-// The recorder times whole steps by the clock of their entries.
+// Returns the clock of the entries, by which the recorder times whole steps.
 extern "C" std::uint64_t meshwright_stand_in_host_ns() { return meshwright::stand_in::host_ns(); }

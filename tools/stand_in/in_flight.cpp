@@ -4,7 +4,7 @@ namespace meshwright::stand_in {
 
 namespace {
 
-// A communication that nobody waits for ends some time. A step leaves fewer than these open.
+// Limits the records that are remembered. The communication of an older record counts as ended.
 constexpr std::size_t most = 1024;
 
 }  // namespace
@@ -25,12 +25,12 @@ void InFlight::recorded(std::uint64_t stream, std::uint64_t event) {
   const std::lock_guard guard(lock_);
   under_.erase(event);
   Last& last = streams_[stream];
-  if (last != Last::communication) return;  // the begin of a communication has an event too
+  if (last != Last::communication) return;  // an event before a communication is reached at once
   last = Last::other;
   under_[event] = {stream, ++records_};
   order_.emplace_back(event, records_);
   if (order_.size() <= most) return;
-  // PyTorch uses few events again and again: the oldest record may be of one that is newer too.
+  // PyTorch reuses its events, so the event of the oldest record may have a newer record.
   const auto [oldest, record] = order_.front();
   const auto found = under_.find(oldest);
   if (found != under_.end() && found->second.record == record) under_.erase(found);

@@ -1,7 +1,7 @@
-// Which communication has not ended yet, as a program may ask of the event after it.
+// Knows which communication has not ended yet, when a program asks for the event after it.
 //
 // PyTorch 2.15 lets no stream wait for a communication that has ended already. If every event were
-// at its end, the log would not say what needs which communication.
+// reached at once, the log would not tell which work needs which communication.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace meshwright::stand_in {
 
 class InFlight {
  public:
-  // A stream waits for an event: what is communicated on it next runs beside the stream that
-  // recorded the event, and the event itself is reached.
+  // Notes that a stream waits for an event. The event counts as reached. A communication that comes
+  // next on the stream overlaps with other streams, so it is in flight.
   void waited(std::uint64_t stream, std::uint64_t event);
   void communicated(std::uint64_t stream);
   void recorded(std::uint64_t stream, std::uint64_t event);
@@ -30,13 +30,14 @@ class InFlight {
   enum class Last : std::uint8_t { other, wait, communication };
 
   std::mutex lock_;
-  std::map<std::uint64_t, Last> streams_;  // what came last on each
-  // An event that is not reached: its stream, and which of all records of events it is.
+  std::map<std::uint64_t, Last> streams_;  // what came last on each stream
+  // An event that is not reached yet: its stream, and the number of its record among all records.
   struct Under {
     std::uint64_t stream, record;
   };
   std::map<std::uint64_t, Under> under_;
-  std::deque<std::pair<std::uint64_t, std::uint64_t>> order_;  // events and records, oldest first
+  // Events and their records, oldest first.
+  std::deque<std::pair<std::uint64_t, std::uint64_t>> order_;
   std::uint64_t records_ = 0;
 };
 

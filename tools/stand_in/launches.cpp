@@ -1,4 +1,5 @@
-// Kernels: programs register them by symbol and launch them; the log holds the symbols.
+// Replaces the registration and the launch of kernels. Programs register kernels by their symbols,
+// and launches log these symbols.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -32,7 +33,7 @@ const char* symbol_of(const void* function) {
 
 struct Named {
   std::uint32_t name;
-  bool is_all;  // PyTorch's reduction that says whether something holds for all elements
+  bool is_all;  // PyTorch's reduction that tells whether all elements are true
 };
 
 Named named(const void* function) {

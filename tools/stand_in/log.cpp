@@ -48,7 +48,8 @@ struct Log {
     close(file);
     if (memory == MAP_FAILED) return;
     entries = static_cast<Entry*>(memory);
-    pthread_atfork(nullptr, nullptr, [] { log().entries = nullptr; });  // a data loader's process
+    // A forked process, such as that of a data loader, logs nothing.
+    pthread_atfork(nullptr, nullptr, [] { log().entries = nullptr; });
   }
 };
 
@@ -113,7 +114,8 @@ std::uint64_t pop_operation() {
 
 }  // namespace meshwright::stand_in
 
-// How many entries there are: the recorder takes the step between two such positions.
+// Returns how many entries there are. The recorder takes the entries of a step between two such
+// numbers.
 extern "C" std::uint64_t meshwright_stand_in_entries() {
   return meshwright::stand_in::log().count.load(std::memory_order_relaxed);
 }

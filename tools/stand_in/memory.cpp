@@ -22,8 +22,8 @@ namespace {
 struct Memory {
   std::mutex lock;
   std::map<const char*, Block> blocks;
-  std::map<int, std::size_t> used;            // by device
-  std::map<const char*, std::size_t> pinned;  // of the host
+  std::map<int, std::size_t> used;            // bytes, by device
+  std::map<const char*, std::size_t> pinned;  // bytes of pinned host memory, by address
 };
 
 Memory& memory() {
@@ -121,7 +121,7 @@ bool is_on_device(const void* address) {
 
 namespace {
 
-// Ranges that copies wrote since the last launch, by their begin.
+// Has the ranges of the device that copies and sets wrote since the last launch, by their begin.
 struct Known {
   std::mutex lock;
   std::map<const char*, const char*> ranges;
@@ -131,13 +131,13 @@ Known& known() {
   return *the;
 }
 std::atomic<bool> anything_known{false};
-std::atomic<bool> all_hold{false};  // what the last kernel would have written
+std::atomic<bool> all_hold{false};  // whether the last kernel's result is read as 1
 
 struct Part {
-  std::size_t begin, end;  // from the first byte asked for on
+  std::size_t begin, end;  // relative to the first byte that is asked for
 };
 
-// Returns the parts of [from, from + bytes) whose content is known: of the host's memory, all.
+// Returns the parts of [from, from + bytes) whose data is known. Host memory is known as a whole.
 std::vector<Part> known_parts(const void* from, std::size_t bytes) {
   if (!is_on_device(from)) return {{0, bytes}};
   const auto* const begin = static_cast<const char*>(from);
@@ -242,7 +242,7 @@ using namespace meshwright::stand_in;
 
 extern "C" {
 
-// For the recorder, which passes messages between ranks.
+// Moves messages between ranks for the recorder.
 void meshwright_stand_in_move(void* to, const void* from, std::size_t bytes) {
   move(to, from, bytes);
 }
@@ -331,8 +331,8 @@ cudaError_t cudaMemPoolSetAccess(cudaMemPool_t, const cudaMemAccessDesc*, std::s
 }
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
 
-// Says what a few bytes on the device hold, until the next kernel: what a script reads of them is
-// an answer that the recorder chose.
+// Sets a few bytes on the device to a value, until the next kernel. The recorder chooses what a
+// script reads there.
 void meshwright_stand_in_hold(void* to, int value, std::size_t bytes) {
   if (bytes > kMovedBytes) return;
   std::memset(to, value, bytes);

@@ -1,5 +1,6 @@
-// Collectives between ranks of which one runs: each other rank holds what this one does. What moves
-// is small (memory.h); the log holds sizes and groups.
+// Replaces the collectives of NCCL among ranks of which only one runs. They act as if every other
+// rank held the same as this one, and move data only if it is small (memory.h). The log has sizes
+// and groups.
 #include <nccl.h>
 
 #include <algorithm>
@@ -57,11 +58,11 @@ struct Call {
   ncclComm_t group;
   int peer;
   cudaStream_t stream;
-  int rank = -1;  // of the whole run, of a message's other end, if the recorder has said it
+  int rank = -1;  // rank in the whole run of a message's other end; -1: unknown
   std::size_t bytes() const { return count * size; }
 };
 
-// `together` is the number of the group of calls that it is in, or 0.
+// Logs a call. `together` is the number of the group of calls that it is in, or 0.
 void write(const Call& call, std::uint64_t together = 0) {
   append({.stream = reinterpret_cast<std::uint64_t>(call.stream),
           .numbers = {call.count, call.size, together,
@@ -73,13 +74,14 @@ void write(const Call& call, std::uint64_t together = 0) {
   in_flight().communicated(reinterpret_cast<std::uint64_t>(call.stream));
 }
 
-thread_local int depth = 0;               // of ncclGroupStart
-thread_local std::deque<int> others;      // other ranks of the messages that come next
-thread_local std::vector<Call> together;  // calls of the group that is open
+thread_local int depth = 0;               // of calls of ncclGroupStart
+thread_local std::deque<int> others;      // other ends of the next messages, as ranks of the run
+thread_local std::vector<Call> together;  // calls of the open group
 
 bool is(const Call& call, std::string_view name) { return name == call.name; }
 
-// Returns what this rank sends to the other one: that one would send the same.
+// Returns data of the same size that this rank sends in the open group, first of all to the rank
+// that `received` comes from, because that rank would send the same. Returns null if there is none.
 const void* sent_alike(const Call& received) {
   const void* alike = nullptr;
   for (const Call& call : together) {
@@ -92,8 +94,9 @@ const void* sent_alike(const Call& received) {
   return alike;
 }
 
+// Returns the name of the collective that the calls of the open group are together, or null.
 // PyTorch makes an all-gather of unequal parts of a broadcast by each rank, and an all-to-all of
-// messages to and from each.
+// messages to and from each rank.
 const char* whole_of_group() {
   const Call& first = together.front();
   std::set<int> peers;
@@ -142,7 +145,7 @@ ncclResult_t collective(const char* name, const void* from, void* to, std::size_
   return ncclSuccess;
 }
 
-std::atomic<int> next_ranks{0}, next_rank{0};  // of the next split
+std::atomic<int> next_ranks{0}, next_rank{0};  // of the next split; 0: unknown
 
 ncclResult_t made(ncclComm_t* group, int ranks, int rank) {
   *group = reinterpret_cast<ncclComm_t>(new RankGroup{ranks, rank});
@@ -173,15 +176,16 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* group, int ranks, int rank, in
                                       ncclConfig_t*) {
   return made(group, ranks, rank);
 }
-// The recorder says with which rank of the whole run this thread's next message is, after those
-// that it has said already; -1: it takes back what it has said.
+// Adds the rank in the whole run of the other end of one of this thread's next messages, in their
+// order. The recorder calls it. With -1, all that were added before are removed.
 void meshwright_stand_in_peer(int rank) {
   if (rank < 0)
     others.clear();
   else
     others.push_back(rank);
 }
-// A rank says its colour and does not learn who else has it. The recorder knows, and says it here.
+// Sets the ranks of the next split's part and this rank's number in it. The recorder calls it,
+// because a rank gives only its own colour to NCCL.
 void meshwright_stand_in_next_split(int ranks, int rank) {
   next_ranks = ranks;
   next_rank = rank;

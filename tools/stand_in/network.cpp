@@ -1,6 +1,6 @@
-// A rehearsal has no network: what asks for another host is refused at once, in every program that
-// the script starts. Python's own sockets are refused before, with the script's line
-// (tools/python/meshwright/rehearsal/outside.py).
+// Refuses connections to other hosts and look-ups of their names, because a rehearsal has no
+// network. That holds for every program that the script starts. Python's own sockets are refused
+// before, with the script's line (tools/python/meshwright/rehearsal/outside.py).
 #include <dlfcn.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -35,7 +35,8 @@ bool is_here(const sockaddr* address) {
          (IN6_IS_ADDR_V4MAPPED(&to) != 0 && to.s6_addr[12] == 127);
 }
 
-// A datagram's socket sends nothing when it is connected: programs learn their address so.
+// Returns whether a socket is one for streams. Others may be connected, because that sends nothing
+// and lets programs learn their own address.
 bool is_stream(int socket) {
   int kind = 0;
   socklen_t bytes = sizeof kind;

@@ -21,7 +21,7 @@ bool is_rehearsed() { return file() != nullptr; }
 
 void note(const std::string& line) {
   const std::string text = line + "\n";
-  // The functions that open files are this library's own, so the kernel is asked.
+  // Asks the kernel, because this library replaces the functions that open files.
   const long to =
       syscall(SYS_openat, AT_FDCWD, file(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (to < 0) return;

@@ -1,6 +1,6 @@
-// The part of NVML that PyTorch and pynvml ask for. Its header is in no package of CUDA's
-// libraries, so the declarations are here: a device is its number, and every function returns 0 if
-// it is known.
+// Replaces the functions of NVML that PyTorch and pynvml call. They are declared here, because
+// NVML's header is in no package of CUDA's libraries. The handle of a device is its number + 1. A
+// function returns 0 if it succeeds.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -57,7 +57,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned number, void** found) {
   return kDone;
 }
 int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** found) {
-  unsigned number = 1;  // "0000:01:00.0" is the first (device.cpp)
+  unsigned number = 1;  // the first device has bus 1 (device.cpp)
   if (std::sscanf(bus, "%*x:%x", &number) != 1) return kNotSupported;
   *found = of(static_cast<int>(number) - 1);
   return kDone;

@@ -1,7 +1,6 @@
-// Answers every other function that PyTorch's libraries ask of CUDA's, so that none of them is
-// missing, and writes each call to the log by its name. A function that asks for a state or
-// prepares something succeeds. One that would compute fails, and PyTorch raises an error that names
-// it.
+// Defines the other functions of CUDA's libraries that PyTorch's libraries need, so that none of
+// them is missing. Each call is logged by its name. It does nothing else and returns success (YES)
+// or an error code of its library (NO).
 #include "tools/stand_in/log.h"
 
 using namespace meshwright::stand_in;

@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <string_view>
 
-// This library answers for the functions of libc that open, make and delete files, so the kernel
-// itself is asked here.
+// This library replaces the functions of libc that open, make and delete files, so this file asks
+// the kernel.
 namespace meshwright::stand_in {
 
 namespace {

@@ -26,7 +26,8 @@ Peers& peers() {
   return *the;
 }
 
-// Returns the rank whose memory is at this address, if it is another one's.
+// Returns the rank whose memory is mapped at this address, or nothing if it is not that of another
+// rank.
 std::optional<int> owner_of(const void* address) {
   const std::lock_guard guard(peers().lock);
   auto next = peers().buffers.upper_bound(static_cast<const char*>(address));
@@ -51,7 +52,7 @@ bool log_peer_copy(const void* to, const void* from, std::size_t bytes, std::uin
 
 }  // namespace meshwright::stand_in
 
-// Reserves addresses for the memory of a rank, none of which this GPU has.
+// Reserves addresses that stand for the memory of another rank. They take no memory of this GPU.
 extern "C" void* meshwright_stand_in_peer_memory(std::size_t bytes, int rank) {
   using namespace meshwright::stand_in;
   void* const address = reserve(bytes);

@@ -1,4 +1,4 @@
-// Memory of other ranks' GPUs, into which a program looks as if it were its own.
+// Logs copies to and from memory of other ranks' GPUs, which a program maps as if it were its own.
 //
 // PyTorch's symmetric memory maps a buffer of every rank of a group and copies from and to it. Such
 // a copy is a message over the links between GPUs, and is logged as one.
@@ -10,7 +10,7 @@
 namespace meshwright::stand_in {
 
 // Logs a copy of `bytes` as a message if one of its ends is another rank's memory. Returns whether
-// it is.
+// it did.
 bool log_peer_copy(const void* to, const void* from, std::size_t bytes, std::uint64_t stream);
 
 }  // namespace meshwright::stand_in

@@ -1,6 +1,6 @@
-// Streams and events. Nothing runs on them: every one of them is always at its end, and the log
-// holds the order that a program asked for. Only the end of a communication beside the caller's
-// stream is not reached until somebody waits for it (in_flight.h).
+// Replaces streams and events. Nothing runs on streams, and events are reached at once. The log has
+// the order that a program asks for. Only the event after a communication on another stream is not
+// reached until the program waits for it (in_flight.h).
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -110,8 +110,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-  // Nothing ran between two events. The answer is long, because an autotuner repeats what is short
-  // for some tenths of a second, for each choice that it has.
+  // Nothing ran between two events. The time is never short, because an autotuner repeats short
+  // work for some tenths of a second, for each of its choices.
   constexpr float least = 100;
   const auto from = reinterpret_cast<const EventTime*>(begin)->ns,
              to = reinterpret_cast<const EventTime*>(end)->ns;

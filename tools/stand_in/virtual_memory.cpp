@@ -1,5 +1,6 @@
-// The driver's virtual memory: addresses are reserved first, and memory is put under parts of them
-// later. PyTorch's expandable segments (`expandable_segments:True`) grow in this way.
+// Replaces the virtual memory of the CUDA driver. A program reserves addresses first, and maps
+// memory to parts of them later. PyTorch's expandable segments (`expandable_segments:True`) grow in
+// this way.
 #include <cuda.h>
 #include <sys/mman.h>
 
@@ -28,7 +29,7 @@ CUresult cuMemAddressFree(CUdeviceptr address, std::size_t) {
   return unreserve(reinterpret_cast<void*>(address)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// A handle is the memory's size and device.
+// A handle points to the size and the device of the memory.
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes,
                      const CUmemAllocationProp*, unsigned long long) {
   if (!take(bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
