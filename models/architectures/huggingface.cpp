@@ -22,7 +22,8 @@ struct ModelType {
   const ConfigFile* file;
 };
 
-// Returns all model types that can be read. Of architectures with one name, the first reads it.
+// Returns all model types that can be read. If successive architectures have the same name, the
+// first one reads it.
 std::vector<ModelType> model_types() {
   std::vector<ModelType> types;
   for (const auto& [architecture, row] : all_architectures) {
@@ -52,7 +53,7 @@ void check_given(Fields& fields, const ConfigFile& file) {
     fields.fail(file.sizes.kv_heads, "missing; it is required (an integer)");
 }
 
-// A model type that needs an operation that meshwright does not have.
+// Names a model type that needs an operation that meshwright does not have.
 struct Lacking {
   std::string_view model_type, what;
 };
@@ -60,8 +61,8 @@ constexpr Lacking lacking[] = {
     {"cohere2", "blocks without rotary positions among those with windows"},
 };
 
-// A model type that is built as another one: its config.json has the same keys with the same
-// meaning.
+// Names a model type that is read as another one, because its config.json has the same keys with
+// the same meaning.
 struct SameAs {
   std::string_view model_type, as;
 };
@@ -70,8 +71,8 @@ constexpr SameAs same_as[] = {
     {"qwen3_vl_moe_text", "qwen3_moe"}, {"qwen2_vl_text", "qwen2"}, {"qwen2_5_vl_text", "qwen2"},
 };
 
-// Returns the part for texts of a model that also reads images, sounds or films, or `fields` itself
-// if it is no such model, or one that has its own reader.
+// Returns the part for texts of a model that also reads images, sounds or films. Returns `fields`
+// itself for other models, and for models that have a reader of their own.
 Fields language_part_of(Fields fields, const std::vector<std::string>& known) {
   const auto type = fields.required<std::string>("model_type");
   if (std::ranges::find(known, type) != known.end() || !is_given(fields, "text_config"))
@@ -96,7 +97,8 @@ ModelType model_type_of(Fields& fields) {
   return types[choose(fields, "model_type", "model_type", word, known)];
 }
 
-// Returns `text_config`, the part for texts of a model that also reads images.
+// Returns `text_config`, the part for texts of a model that also reads images. Throws InputError if
+// it is missing or of another model type.
 Fields text_of(Fields& fields, std::string_view of_text) {
   const std::string_view key = "text_config";
   if (!is_given(fields, key)) fields.fail(key, "missing; it is required (an object)");

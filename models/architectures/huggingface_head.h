@@ -13,8 +13,8 @@ namespace meshwright::architectures {
 int classes_of(Fields& fields);
 
 // Sets the model's head from the class names in `architectures`. The head stays as it is if the
-// file has no `architectures`, or if no class in it names another head. Must be called after the
-// sizes are read.
+// file has no `architectures`, or if no class in it names another head. The sizes must have been
+// read before.
 void read_head(Fields& fields, Model& model);
 
 // Returns the name of the class of transformers with the model's head. Throws NotSupportedYet if

@@ -13,8 +13,7 @@ namespace meshwright::architectures {
 
 namespace {
 
-// The limits of sizes. They are far beyond any model, and small enough that no count of parameters
-// overflows 64 bits.
+// The limits of sizes are far beyond any model.
 constexpr int max_hidden = 1 << 20, max_heads = 1 << 14, max_layers = 10'000, max_ffn = 1 << 24;
 constexpr std::int64_t max_vocabulary = 100'000'000;
 constexpr int max_positions = 100'000'000;
@@ -48,8 +47,9 @@ std::string divisors_of(int number) {
   return list_of(divisors);
 }
 
-// Checks that the heads divide the hidden size (unless a head has a width of its own), and that the
-// key/value heads divide the heads.
+// Checks that the heads divide the hidden size (unless a head has a width of its own), that the
+// key/value heads divide the heads, and that a family which packs queries, keys and values by head
+// has equally many of them.
 void check_heads(const Fields& fields, const SizeKeys& keys, const Model& model, bool own_width) {
   if (!own_width && model.hidden % model.heads != 0)
     fields.fail(keys.heads, std::to_string(model.heads) + " heads do not divide the hidden size " +
@@ -145,7 +145,7 @@ void read_experts(Fields& fields, const ExpertKeys& keys, Model& model) {
       fields.fail(capacity_key, "must be above 0 and at most " + std::to_string(most_experts) +
                                     "; experts / experts_per_token and more drop no token");
   }
-  // No training framework drops tokens unless it is told a capacity.
+  // Without a capacity, no token is dropped.
   model.expert_dropless = !is_given(fields, capacity_key);
   if (is_given(fields, dropless_key)) model.expert_dropless = fields.required<bool>(dropless_key);
   if (is_given(fields, rank_key)) {

@@ -1,5 +1,6 @@
-// A model as sizes and settings, whether it was read from the zoo, a config.json of Hugging Face,
-// meshwright's own JSON or an ONNX file. build_graph() makes the graph of one micro-batch from it.
+// Describes a model by sizes and settings, whether it was read from the zoo, a config.json of
+// Hugging Face, meshwright's own JSON, an ONNX file or a captured model. build_graph() makes the
+// graph of one micro-batch from it.
 #pragma once
 
 #include <algorithm>
@@ -39,11 +40,11 @@ enum class Family : std::uint8_t {
 };
 std::string_view name_of(Architecture architecture);  // the model_type of config.json
 
-// The output of a model. lm: the next token. mlm: masked tokens. qa: the start and the end of an
-// answer. label: the class of an image or of a text (files call it `classification`).
+// Names what a model's head predicts. lm: the next token. mlm: masked tokens. qa: the start and the
+// end of an answer. label: the class of an image or of a text (files call it `classification`).
 enum class Head : std::uint8_t { lm, mlm, qa, label };
 
-// The norm of queries and keys. Before the rotation, an RMSNorm normalizes all heads together
+// Names the norm of queries and keys. Before the rotation, an RMSNorm normalizes all heads together
 // (`rows`) or each head (`heads`). `turned` normalizes each head after the rotation and without
 // weights, in blocks that have a rotation.
 enum class QueryKeyNorm : std::uint8_t { none, rows, heads, turned };
@@ -70,7 +71,7 @@ struct Traits {
   int head_dim = 0;  // in an architecture's row: the width if a file has no `head_dim`; 0: by sizes
   double rotary_base = 10000;
   int token_types = 0;      // BERT: 2; DistilBERT: 0
-  int position_offset = 0;  // RoBERTa: 2
+  int position_offset = 0;  // first row of the position table; RoBERTa: 2
   int decoder_start = 0;    // seq2seq: the token that a decoder reads first
   // Sizes of the table that each stack of T5 has (models/program/graph/relative.h). There is no
   // table if `relative_buckets` is 0.
@@ -82,7 +83,7 @@ struct Traits {
   int experts_per_token = 0;
   double router_aux_loss_coef = 0;  // of the balancing loss, a mean over blocks and sequences
   bool shared_gate = false;     // a sigmoid gate of the token multiplies the shared MLP's output
-  bool sigmoid_scores = false;  // models/program/graph/experts.h, as groups_by_two
+  bool sigmoid_scores = false;  // see models/program/graph/experts.h, also for groups_by_two
   bool expert_bias = false;     // a bias for the choice only
   bool router_bias = false, expert_biases = false;  // of the router's logits, of experts' matrices
   bool groups_by_two = false;
@@ -98,7 +99,7 @@ struct Model : Traits {
   int embedding = 0;            // width of the token table and of the head; 0: hidden
   std::int64_t vocabulary = 0;  // for images: the number of classes
   int classes = 0;              // number of classes of a text (head label)
-  int pad_token = -1;           // after a text (head label); -1: none
+  int pad_token = -1;           // token that fills a row after a text (head label); -1: none
   int image_size = 0, patch_size = 0, channels = 0;  // of square images; 0: the model reads tokens
   // The fields from here on are mostly not keys of meshwright's own model JSON, except for those of
   // experts: they follow from the family and the sizes, unless a config.json sets them.
@@ -114,16 +115,16 @@ struct Model : Traits {
       0;                // of a clamped gate and what it multiplies (Op::clamped_swiglu); 0: none
   int score_width = 0;  // scores are divided by its square root; 0: head_dim
   double score_cap = 0, logit_cap = 0;  // tanh bounds scores and logits to these; 0: unbounded
-  // Blocks from `local_from` on see only `local_window` tokens back, including their own, except
-  // for those whose number mod `local_period` is `global_place`. If `local_window` is 0, all blocks
-  // see all tokens.
+  // Blocks from `local_from` on see only the last `local_window` tokens, including their own,
+  // except for those whose number mod `local_period` is `global_place`. If `local_window` is 0, all
+  // blocks see all tokens.
   int local_window = 0, local_from = 0;
-  double local_rotary_base = 0;  // of these blocks, without scaling; 0: rotary_base
+  double local_rotary_base = 0;  // of blocks with a window, without scaling; 0: rotary_base
   // Indices of the blocks without rotary positions, ascending. In the other blocks, tokens see only
   // their own chunk of `attention_chunk` positions, or all earlier tokens if it is 0.
   std::vector<int> unrotated_blocks;
   int attention_chunk = 0;
-  // The scaling of queries in blocks without rotary positions (Attributes::temperature,
+  // Scaling of queries in blocks without rotary positions (Attributes::temperature,
   // temperature_floor). If `temperature` is 0, they are not scaled.
   double temperature = 0;
   int temperature_floor = 1;
@@ -134,13 +135,14 @@ struct Model : Traits {
   int dense_ffn = 0;              // width of the MLP of blocks without experts
   std::vector<int> dense_blocks;  // those blocks, ascending; the others have experts
   int shared_ffn = 0;             // width of the MLP that all tokens go through; 0: none
-  // models/program/graph/experts.h has these and the following ones.
+  // models/program/graph/experts.h describes these fields and the following ones.
   int expert_groups = 1, groups_per_token = 1;
   double expert_weight_scale = 1;
   bool expert_dropless = false;
   double expert_rank_capacity_factor = 0;
-  // The factor of published steps that do not say it: what Megatron-Bridge's recipes plan for a
-  // rank's experts (github NVIDIA-NeMo/Megatron-Bridge @067f987d, MXFP8). A run has room for all.
+  // The factor that is assumed for published steps which do not give it. It is that of
+  // Megatron-Bridge's recipes for a rank's experts (github NVIDIA-NeMo/Megatron-Bridge @067f987d,
+  // MXFP8).
   static constexpr double usual_rank_capacity_factor = 1.5;
   bool expert_overflow_drops = false;
   double expert_capacity_factor = 0;  // 0: nothing is dropped
@@ -148,7 +150,7 @@ struct Model : Traits {
   // `architecture` has no meaning, and the fields above are only the sizes that rules about plans
   // need.
   std::shared_ptr<const ImportedGraph> imported;
-  // The same for a model that was captured from PyTorch (captured/captured_model.h).
+  // The same as `imported`, for a model that was captured from PyTorch (captured/captured_model.h).
   std::shared_ptr<const CapturedModel> captured;
 
   bool reads_images() const { return image_size > 0; }
@@ -181,9 +183,10 @@ struct Model : Traits {
 
 std::string zoo_folder();  // the folder models/zoo, a part of the program
 
-// Loads a model. `ref` is a zoo name, or a path relative to `folder`: of a config.json, of
-// meshwright's own model JSON, of a folder with a config.json, or of an ONNX file. Throws an
-// InputError that names the nearest zoo name if `ref` is unknown.
+// Loads a model. `ref` is a name of the zoo, a name on the Hub of such a model, or a path relative
+// to `folder`: of a config.json, of meshwright's own model JSON, of a captured model, of a folder
+// with a config.json, or of an ONNX file. Throws InputError, which names near models if there are
+// any, if `ref` is unknown.
 Model load_model(const std::string& ref, const std::string& folder,
                  const std::string& zoo = zoo_folder());
 Model read_model(Fields fields);        // meshwright's own JSON, also inside a job file

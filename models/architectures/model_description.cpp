@@ -62,7 +62,8 @@ consteval std::size_t field_count() {
   else
     return sizeof...(Values);
 }
-// `activation` has no row: its values are described one by one. Traits count as one field of Model.
+// `activation` has no row, because its values are described one by one. Traits count as one field
+// of Model.
 static_assert(std::tuple_size_v<decltype(model_fields)> + 2 ==
                   field_count<Model>() + field_count<Traits>(),
               "a field of Model has no row here, so checkpoints would not tell models apart by it");
@@ -87,7 +88,7 @@ json written(QueryKeyNorm norm) {
 }
 
 // Returns the attributes that differ from their defaults, as JSON. Only numbers and enumerators are
-// written, because imported operations set no other attributes.
+// written.
 std::string text_of(const Attributes& attributes) {
   const Attributes usual;
   json text = json::object();
@@ -116,7 +117,7 @@ json written(const std::shared_ptr<const ImportedGraph>& graph) {
   return hash_of(text);
 }
 
-// Describes a captured model by the hash of its file.
+// Describes a captured model by the hash of the names and shapes of its weights.
 json written(const std::shared_ptr<const CapturedModel>& model) {
   return model ? json(model->hash) : json();
 }

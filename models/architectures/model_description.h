@@ -9,9 +9,9 @@
 
 namespace meshwright::architectures {
 
-// Returns every field of `model` except its name, as JSON, by the field's name ("heads": "4").
-// Models with equal descriptions compute the same. Models with different descriptions may too,
-// because fields that have no effect are described as well.
+// Returns every field of `model` except its name, as JSON, by the field's name ("heads": "4"). The
+// activation has a name for each of several values instead. Models with different descriptions may
+// compute the same, because fields that have no effect are described as well.
 std::map<std::string, std::string> description_of(const Model& model);
 
 }  // namespace meshwright::architectures

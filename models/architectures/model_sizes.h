@@ -1,4 +1,5 @@
-// The sizes of a model that rules about plans depend on. They are known before any graph is built.
+// Holds the sizes of a model that rules about plans depend on. They are known before any graph is
+// built.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double fewest_parameters = 1e7, most_parameters = 2e12;
 
-// The sizes of a dense decoder.
+// Holds the sizes of a dense decoder.
 struct Shape {
   std::int64_t hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, vocab = 0, positions = 0;
   bool tied = false;
@@ -31,8 +31,8 @@ std::int64_t rounded_up(double value, std::int64_t multiple) {
   return (static_cast<std::int64_t>(std::ceil(value)) + multiple - 1) / multiple * multiple;
 }
 
-// Returns a Llama-3-like shape: heads of 128 (of 64 below 1 B parameters), 8 heads of keys if they
-// divide the heads, a gated MLP that is 3.5 times as wide.
+// Returns a shape like those of Llama 3: heads of 128 (of 64 below 1 B parameters), 8 heads of keys
+// (or 4, 2, 1 if 8 do not divide the heads), a gated MLP that is 3.5 times as wide.
 Shape llama_shape(std::int64_t hidden, double parameters) {
   Shape shape;
   shape.hidden = hidden;
@@ -44,8 +44,8 @@ Shape llama_shape(std::int64_t hidden, double parameters) {
   return shape;
 }
 
-// Returns a GPT-3-like shape: heads of 128 (of 64 below 2 B parameters), an MLP that is 4 times as
-// wide, embeddings that input and output share.
+// Returns a shape like those of GPT-3: heads of 128 (of 64 below 2 B parameters), an MLP that is 4
+// times as wide, and one table for embeddings and logits.
 Shape gpt_shape(std::int64_t hidden, double parameters) {
   Shape shape;
   shape.hidden = hidden;
@@ -67,9 +67,10 @@ double other_parameters(bool is_llama, const Shape& s) {
   return (s.tied ? 1 : 2) * v * h + (is_llama ? h : 2 * h + static_cast<double>(s.positions) * h);
 }
 
-// Returns how unlike the models of its family a shape is. The width of published ones is about 112
-// times the number of layers (Llama 3: 102 to 130), and a multiple of 1024 from 2048 on, which
-// degrees of tensor parallelism up to 8 divide.
+// Returns how unlike the models of its family a shape is, and how far its `count` of parameters is
+// from `parameters`. The width of published models is about 112 times the number of layers (Llama
+// 3: 102 to 130), and a multiple of 1024 from 2048 on, which degrees of tensor parallelism up to 8
+// divide.
 double oddness(const Shape& s, double count, double parameters) {
   const double aspect = static_cast<double>(s.hidden) / static_cast<double>(s.layers);
   const std::int64_t multiple = s.hidden >= 2048 ? 1024 : 256;
@@ -118,7 +119,7 @@ double parameters_of(Fields& fields) {
   return *number;
 }
 
-// Returns the family of usual shapes that a word in any case means, or "" if it means none.
+// Returns the family with usual shapes that a word in any case means, or "" if it means none.
 std::string usual_family(std::string_view word) {
   std::string name;
   for (const char c : word)
@@ -131,7 +132,7 @@ std::string usual_family(std::string_view word) {
 std::optional<json> model_of_words(const std::string& ref) {
   const std::size_t colon = ref.find(':');
   if (colon == std::string::npos || colon == 0) return std::nullopt;
-  // Others write names of the zoo with a colon, "qwen2.5:7b", and addresses have one.
+  // Other programs write names of the zoo with a colon, "qwen2.5:7b", and addresses have one.
   const bool is_size = usual_family(ref.substr(0, colon)) != "";
   if (!is_size && (!zoo_name_of(ref).empty() || ref.find("//") != std::string::npos))
     return std::nullopt;

@@ -19,7 +19,8 @@ std::optional<nlohmann::json> model_of_words(const std::string& ref);
 // `parameters` is no number of parameters.
 nlohmann::json with_usual_shape(const Fields& model);
 
-// Returns the sizes for people: "hidden 3072, 24 layers, 24 heads, 8 of keys, ffn 10752".
+// Returns the sizes for people: "hidden 3072, 24 layers, 24 heads (8 of keys), ffn 10752,
+// vocabulary 128256".
 std::string shape_text(const nlohmann::json& model);
 
 }  // namespace meshwright::architectures

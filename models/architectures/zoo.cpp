@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names of the Hub have one slash, and are no files here: "meta-llama/Llama-3.1-8B".
+// Returns whether `ref` is a path. Names with one slash, such as "meta-llama/Llama-3.1-8B", are
+// those of the Hub.
 bool looks_like_a_path(const std::string& ref) {
   const std::size_t slash = ref.find('/');
   return ref.ends_with(".json") || slash == 0 || ref.starts_with("./") || ref.starts_with("../") ||

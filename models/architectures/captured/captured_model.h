@@ -1,10 +1,11 @@
-// A model that was captured from the user's own PyTorch code (tools/python/meshwright/torch): what
-// it reads, its parameters, and its forward as a list of segments in order of execution. PyTorch
-// runs the segments; meshwright knows the sizes of what they hand to each other and the kernels
-// that they run. docs/own-model.md describes the file.
+// Describes a model that was captured from the user's own PyTorch code
+// (tools/python/meshwright/torch): its inputs, its parameters, and its forward pass as a list of
+// segments in order of execution. PyTorch runs the segments. Meshwright knows the kernels that they
+// run and the sizes of the tensors that they pass on. docs/own-model.md describes the file.
 //
-// Why segments, and not our own operations: any module can be captured, whatever it computes. What
-// is lost is what only known operations allow: tensor, context and expert parallelism.
+// The forward pass is a list of segments instead of operations, so that any module can be captured,
+// whatever it computes. The price is that tensor, context and expert parallelism are impossible,
+// because they need known operations.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ namespace meshwright::architectures {
 
 struct Model;
 
-// A number that grows with the samples of a micro-batch.
+// Holds a number that grows with the samples of a micro-batch.
 struct Scaled {
   double fixed = 0, per_sample = 0;
   double of(int micro_batch) const { return fixed + per_sample * micro_batch; }
@@ -45,23 +46,23 @@ struct CapturedParameter {
   std::optional<bool> decays;  // whether weight decay applies; unset: to matrices only
 };
 
-// A tensor that one segment makes and others read.
+// Describes a tensor that one segment makes and others read.
 struct CapturedTensor {
   Scaled bytes;
   bool has_gradient = false;
-  std::optional<Dtype> dtype;  // of its numbers, or of their parts if they are complex
-  int maker = -1;              // its segment
+  std::optional<Dtype> dtype;  // of its elements, or of their parts if they are complex
+  int maker = -1;              // number of the segment that makes it
 };
 
 struct CapturedKernel {
   Kernel::Kind kind = Kernel::Kind::memory;
   Scaled m, n, k, batch, flops, bytes;
-  std::optional<Precision> precision;  // of a product or attention, where it is not the model's
-  bool causal = false;  // attention with a causal mask, of whose FLOPs a kernel skips half
+  std::optional<Precision> precision;  // of a matmul or attention, if it is not the model's
+  bool causal = false;                 // attention with a causal mask, which halves its FLOPs
 };
 
-// The work of a segment as one compiler level runs it. Bytes of `saved` are what its backward needs
-// beside tensors, parameters and inputs; those of a workspace live while the segment runs.
+// Describes the work of a segment at one compiler level. `saved` counts the bytes that its backward
+// pass needs in addition to tensors, parameters and inputs. Workspaces live while the segment runs.
 struct CapturedWork {
   std::vector<CapturedKernel> forward, backward;
   Scaled saved, forward_workspace, backward_workspace;
@@ -75,23 +76,23 @@ struct CapturedSegment {
   std::string module;  // "" if it belongs to none
   int kind = 0;
   std::vector<int> inputs, parameters;  // the parameters include buffers
-  std::vector<int> reads, makes;        // tensors; it may make none, as what only writes a buffer
-  std::vector<int> saves;               // of these, those that the backward reads
+  std::vector<int> reads, makes;        // tensors; a segment that only writes a buffer makes none
+  std::vector<int> saves;               // those of `reads` and `makes` that the backward pass reads
 };
 
-// Consecutive segments that stay together: they are on one stage of a pipeline, and if they are
-// recomputed, then as a whole.
+// Groups consecutive segments that stay together: they are on one stage of a pipeline, and they are
+// recomputed as a whole or not at all.
 struct CapturedUnit {
   std::string path;
-  int begin = 0, end = 0;  // segments
+  int begin = 0, end = 0;  // segments from `begin` to before `end`
   bool is_block = false;
 };
 
 struct CapturedModel {
   std::string name;
   Precision precision = Precision::fp32;
-  int micro_batch = 1;            // of the example
-  std::string fixed_micro_batch;  // why no other is possible; "" if others are
+  int micro_batch = 1;            // of the example that was captured
+  std::string fixed_micro_batch;  // why no other is possible; "": others are
   int tokens_per_sample = 0;      // 0: samples have no tokens
   std::vector<CapturedInput> inputs;
   std::vector<CapturedParameter> parameters;
@@ -99,25 +100,26 @@ struct CapturedModel {
   std::vector<SegmentKind> kinds;
   std::vector<CapturedSegment> segments;
   std::vector<CapturedUnit> units;
-  int loss = -1;     // a tensor
-  std::string hash;  // of its weights' names and shapes
+  int loss = -1;     // number of the tensor
+  std::string hash;  // of the names and shapes of its weights
 };
 
 // Returns the model that the content of an `own.model.json` describes. Throws InputError, which
-// names the file and the place.
+// names the file and the key, if it is wrong.
 Model read_captured(Fields fields);
 
 // Returns whether the JSON object of a model file is a captured model.
 bool is_captured(Fields& fields);
 
-// Returns the units of the segments: each block (what lies below a module path up to its first
-// number, such as `transformer.h.3`) and each run of segments between blocks. A unit that has more
-// than a twentieth of the model's work is divided where least is handed on, for a pipeline can be
-// balanced no better than its units allow.
+// Returns the units of the segments: each block (the segments below a module path up to its first
+// number, such as `transformer.h.3`) and each run of segments between blocks. A unit of several
+// segments that has more than a twentieth of the model's work is divided further, because a
+// pipeline can be balanced only by whole units. It is divided where the fewest bytes are handed on.
 std::vector<CapturedUnit> units_of(const CapturedModel& model);
 
-// Returns the model without what PyTorch's own allocator holds while it runs: what segments keep
-// for their backward, and their workspaces. Programs that run have memory for the rest.
+// Returns the model without the memory that PyTorch's own allocator holds while it runs: the data
+// that segments save for their backward pass, and their workspaces. Programs of a script's run are
+// made of such a model.
 CapturedModel without_kept_by_torch(CapturedModel model);
 
 // Returns the forward graph of one micro-batch, as build_graph() does, which calls it if

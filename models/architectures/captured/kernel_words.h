@@ -1,5 +1,5 @@
-// Reads the words of kernels that PyTorch's side writes (tools/python/meshwright/torch/kernels.py):
-// captured models and recordings of whole scripts have the same ones.
+// Reads the kernels that PyTorch's side describes (tools/python/meshwright/torch/kernels.py).
+// Captured models and recordings of whole scripts describe them in the same words.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace meshwright::architectures {
 
-// Returns the bytes of an element of the type of PyTorch called `word` ("bfloat16"), which `key`
-// has. Throws InputError if it is not known.
+// Returns the bytes of an element of PyTorch's type `word` ("bfloat16"). Throws InputError at `key`
+// if the type is not known.
 std::int64_t size_of_type(const Fields& fields, std::string_view key, const std::string& word);
 
-// Reads `kind`, which a kernel that moves memory may leave out, and `dtype`. The arithmetic is that
-// of products and attention whose operands have this type. It is unset without `dtype`.
+// Read `kind`, which is "memory" if it is missing, and `dtype`. The precision is that of matmuls
+// and attention whose operands have this type. It is unset without `dtype`.
 Kernel::Kind read_kernel_kind(Fields& kernel);
 std::optional<Precision> read_kernel_precision(Fields& kernel);
 

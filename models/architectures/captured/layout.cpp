@@ -14,7 +14,7 @@ namespace meshwright::architectures {
 
 namespace {
 
-// Memory that only its bytes describe.
+// Returns the type of memory of which only the number of bytes is known.
 TensorType memory(double bytes) {
   return {Shape{static_cast<std::int64_t>(std::ceil(bytes / 4))}, Dtype::i32};
 }
@@ -182,8 +182,8 @@ class CapturedLayout {
   const int samples_;
   const Dtype dtype_;
   Graph graph_;
-  std::vector<int> made_;        // the tensor of each captured tensor; -1: none yet
-  std::vector<int> parameters_;  // the tensor of each parameter; -1: none yet
+  std::vector<int> made_;        // graph tensor of each captured tensor; -1: none yet
+  std::vector<int> parameters_;  // graph tensor of each parameter; -1: none yet
   std::map<std::string, int> modules_;
   int unit_ = 0;
 };

@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int format = 1;
-constexpr std::size_t most_items = 1'000'000;  // of each list
+constexpr std::size_t most_items = 1'000'000;  // of one list
 
 class CapturedReader {
  public:
@@ -79,7 +79,8 @@ class CapturedReader {
     return value.get<double>();
   }
 
-  // Reads a number, or a pair [fixed, per sample]. It is not negative for any micro-batch.
+  // Reads a number, or a pair [fixed, per sample]. Throws InputError if it is negative for some
+  // micro-batch.
   Scaled scaled(Fields& fields, std::string_view key, double absent = 0) const {
     if (!fields.has(key)) return {absent, 0};
     const json& value = fields.raw(key);
@@ -95,7 +96,8 @@ class CapturedReader {
     return result;
   }
 
-  // Returns the type in which gradients of a tensor are added, or none where it has no gradients.
+  // Returns the type in which gradients of a tensor are added. Returns nothing for a type that has
+  // none of its own here, such as int64. Throws InputError for an unknown type.
   static std::optional<Dtype> dtype_of(Fields& fields) {
     struct Type {
       std::string_view word;
@@ -111,7 +113,8 @@ class CapturedReader {
     return std::nullopt;
   }
 
-  // Returns the elements of a list of sizes.
+  // Returns the number of elements of a shape. Throws InputError if a size is negative or the
+  // number exceeds 1e15.
   static std::int64_t elements_of(Fields& fields, const std::vector<std::int64_t>& sizes) {
     double product = 1;
     for (const std::int64_t size : sizes) {
@@ -148,7 +151,7 @@ class CapturedReader {
     size_of_type(fields, "dtype", fields.required<std::string>("dtype"));
     if (elements == 0) fields.fail("shape", "a parameter has at least one element");
     Shape& shape = parameter.shape;
-    std::int64_t rest = elements;  // of the dimensions that follow
+    std::int64_t rest = elements;  // elements of the dimensions that follow
     for (std::size_t i = 0; i + 1 < shape.dims.size() && i < sizes.size(); rest /= sizes[i++])
       shape.dims[static_cast<std::size_t>(shape.rank++)] = sizes[i];
     if (shape.rank == 0 || rest > 1) shape.dims[static_cast<std::size_t>(shape.rank++)] = rest;
@@ -243,7 +246,8 @@ class CapturedReader {
     to_.kinds.push_back(std::move(kind));
   }
 
-  // Reads a list of indices below `count`, `shift` further on.
+  // Reads a list of indices below `count`, and adds `shift` to each. Throws InputError for other
+  // indices.
   static std::vector<int> indices(Fields& fields, std::string_view key, std::size_t count,
                                   std::string_view what, std::size_t shift = 0) {
     std::vector<int> all;
@@ -298,8 +302,8 @@ class CapturedReader {
       fields_.fail("loss", "tensor " + std::to_string(to_.loss) + " is larger than one number");
   }
 
-  // A parameter from which no gradient leads to the loss, as that of a network run without
-  // gradients, is not trained.
+  // Marks parameters as not trained if no gradient leads from them to the loss, such as those of a
+  // network that runs without gradients.
   void freeze_what_is_not_learned() {
     std::vector<bool> wanted(to_.tensors.size()), learned(to_.parameters.size());
     wanted[static_cast<std::size_t>(to_.loss)] = true;
@@ -321,8 +325,9 @@ class CapturedReader {
   std::size_t parameters_ = 0;  // without buffers
 };
 
-// Returns the names and shapes of the trained and frozen weights. Checkpoints fit models in which
-// they are equal, whatever PyTorch captured them, and with however many samples.
+// Returns the names and shapes of the weights, and which of them are frozen. A checkpoint fits
+// every model for which this text is equal, whatever version of PyTorch captured it, and with
+// however many samples.
 std::string text_of_weights(const CapturedModel& model) {
   std::string text;
   for (const CapturedParameter& each : model.parameters) {
@@ -335,7 +340,7 @@ std::string text_of_weights(const CapturedModel& model) {
   return text;
 }
 
-// Fills in the sizes that rules about plans look at.
+// Fills in the sizes that rules about plans read.
 void describe(Model& model, const CapturedModel& captured) {
   model.hidden = model.heads = model.kv_heads = model.ffn = model.head_dim = 1;
   model.tied_embeddings = false;

@@ -9,10 +9,11 @@ namespace meshwright::architectures {
 
 namespace {
 
-// Only ratios of work count here, for which any GPU serves: FLOPs take as long as this many bytes.
+// As many FLOPs take the time of one byte. Only ratios of work matter here, so any GPU's value will
+// do.
 constexpr double flops_per_byte = 75;
 constexpr double largest_share = 1.0 / 20;
-// A unit is divided where at least this share of it is on each side, if it can be.
+// A unit is divided so that at least this share of its work is on each side, if that is possible.
 constexpr double smaller_side = 0.25;
 
 double work_of(const std::vector<CapturedKernel>& kernels, int micro_batch) {
@@ -22,7 +23,8 @@ double work_of(const std::vector<CapturedKernel>& kernels, int micro_batch) {
   return work;
 }
 
-// Returns the path up to its first number: `h.3` of `h.3.attn.q`. Returns "" if it has none.
+// Returns the path up to its first part that is a number: `h.3` for `h.3.attn.q`. Returns "" if it
+// has none.
 std::string block_of(const std::string& module) {
   for (std::size_t begin = 0; begin < module.size();) {
     const std::size_t end = std::min(module.find('.', begin), module.size());
@@ -70,8 +72,8 @@ class UnitMaker {
     return sums_[static_cast<std::size_t>(end)] - sums_[static_cast<std::size_t>(begin)];
   }
 
-  // Returns whether the segment belongs to the block, or stands between its segments without a
-  // block of its own, as an addition does that a function of the model makes.
+  // Returns whether the segment belongs to the block, or has no block of its own and is between
+  // segments of this block. An addition in a function of the model is such a segment.
   bool belongs(int i, const std::string& block) const {
     const std::string own = block_of(segment(i).module);
     if (own == block) return true;
@@ -83,7 +85,8 @@ class UnitMaker {
     return false;
   }
 
-  // Returns the bytes that cross from the segments before `place` to those from it on.
+  // Returns the bytes of the tensors that segments before `place` make and segments from `place` on
+  // read.
   double crossing(int place) const {
     double bytes = 0;
     for (std::size_t t = 0; t < model_.tensors.size(); ++t)
@@ -92,8 +95,8 @@ class UnitMaker {
     return bytes;
   }
 
-  // Returns where a unit is divided: where least crosses, or if the unit has no place with enough
-  // work on each side, where its sides differ least.
+  // Returns the segment before which a unit is divided: the one where the fewest bytes cross. If no
+  // place has enough work on each side, the sides differ least.
   int place_to_divide(int begin, int end) const {
     const double all = work(begin, end);
     int best = -1, most_even = begin + 1;
@@ -122,7 +125,8 @@ class UnitMaker {
     divide({unit.path, place, unit.end, unit.is_block});
   }
 
-  // Names units by their block, or by their first module that has a name, each name once.
+  // Names units by their block, or else by the first of their segments that has a module's name. A
+  // number makes each name unique.
   void name() {
     std::set<std::string> taken;
     for (CapturedUnit& unit : units_) {
@@ -141,7 +145,7 @@ class UnitMaker {
   }
 
   const CapturedModel& model_;
-  std::vector<double> sums_;  // entry i: the work of the segments before i
+  std::vector<double> sums_;  // entry i: work of the segments before i
   std::vector<int> last_reader_;
   std::vector<CapturedUnit> units_;
 };

@@ -7,8 +7,8 @@ namespace meshwright::architectures::families {
 
 namespace {
 
-// Checks that encoder and decoder of BART have the same sizes, because unlike stacks cannot be
-// built.
+// Checks that encoder and decoder of BART have the same sizes, because stacks of different sizes
+// cannot be built, and reads whether there is dropout after the activation.
 void read_bart(Fields& fields, Model& model) {
   for (const std::string_view key : {"layers", "attention_heads", "ffn_dim"}) {
     const std::string of_encoder = "encoder_" + std::string(key);

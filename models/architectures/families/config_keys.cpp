@@ -82,7 +82,7 @@ void read_head_width(Fields& fields, std::string_view key, Model& model) {
 }
 
 void read_head_dim(Fields& fields, Model& model) {
-  if (fields.has("head_dim")) model.head_dim = 0;  // a null: by the sizes
+  if (fields.has("head_dim")) model.head_dim = 0;  // a null: the width follows from the sizes
   read_head_width(fields, "head_dim", model);
 }
 

@@ -9,7 +9,8 @@
 
 namespace meshwright::architectures::families {
 
-// Return the value of a key, or `usual` if it is absent or null. A number must be `least` or more.
+// Return the value of a key, or `usual` if it is absent or null. They throw InputError for a number
+// below `least`.
 bool flag(Fields& fields, std::string_view key, bool usual);
 int number(Fields& fields, std::string_view key, int usual, int least);
 double positive(Fields& fields, std::string_view key, double usual);  // above 0
@@ -48,26 +49,27 @@ inline constexpr ConfigKey mlp_bias{.key = "mlp_bias", .flags = {&Model::biases}
 inline constexpr ConfigKey unwritten_mlp_bias{
     .key = "mlp_bias", .flags = {&Model::biases}, .is_written = false};
 
-// Read and write `sliding_window` of all blocks. A `layer_types` in the file must fit it.
+// Read and write `sliding_window`, which holds for all blocks. A `layer_types` in the file must
+// match it.
 void read_window(Fields& fields, Model& model);
 void write_window(const Model& model, nlohmann::json& config);
 inline constexpr ConfigKey window{.read = read_window, .write = write_window};
 
-// Checks that the list at `key`, which has `named` entries, has one for each block.
+// Throws InputError unless the list at `key`, which has `named` entries, has one for each block.
 void check_names_each(const Fields& fields, std::string_view key, std::size_t named,
                       const Model& model);
 // Check and write `layer_types`, in which newer files name the kind of each block. The kinds must
-// be those that other keys give. `said_by` names these keys, with their verb.
+// be those that follow from other keys. `said_by` names these keys in the message, with a verb.
 using BlockKind = std::string_view (*)(const Model& model, int block);
 void check_block_kinds(Fields& fields, const Model& model, BlockKind kind_of,
                        std::string_view said_by);
 void write_block_kinds(const Model& model, BlockKind kind_of, nlohmann::json& config);
-void check_layer_types(Fields& fields, Model& model);  // by the windows
+void check_layer_types(Fields& fields, Model& model);  // kinds follow from the windows
 void write_layer_types(const Model& model, nlohmann::json& config);
 inline constexpr ConfigKey layer_types{.read = check_layer_types, .write = write_layer_types};
 
 // Read and write experts whose number is at `count_key`, or at `num_local_experts`. A model has a
-// balancing loss only if it returns its router's logits.
+// balancing loss only if `output_router_logits` is true.
 void read_balanced_experts(Fields& fields, std::string_view count_key, Model& model);
 void write_experts(std::string_view count_key, const Model& model, nlohmann::json& config);
 void read_local_experts(Fields& fields, Model& model);
@@ -78,6 +80,7 @@ inline constexpr ConfigKey local_experts{.read = read_local_experts, .write = wr
 void write_own_expert_keys(const Model& model, nlohmann::json& config);
 
 // Sets which blocks have an ordinary MLP instead of experts. Its width is the value of `key`.
+// Throws InputError if no block has experts or the width is missing.
 void set_dense_blocks(Fields& fields, std::string_view said_by, std::vector<int> blocks,
                       Model& model, std::string_view key = "intermediate_size");
 

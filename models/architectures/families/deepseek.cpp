@@ -63,8 +63,8 @@ void write_routed_experts(const Model& model, json& config) {
   write_own_expert_keys(model, config);
 }
 
-// The defaults of the router: its groups of experts, the number of shared experts, and the factor
-// on the experts' weights.
+// Has the defaults of the router: its groups of experts, the number of shared experts, and the
+// factor on the experts' weights.
 struct Router {
   int groups = 1, groups_per_token = 1, shared = 1;
   double scale = 1;
@@ -189,8 +189,8 @@ constexpr ArchitectureInfo deepseek_v3 = [] {
   return row;
 }();
 
-// Only the matrices of queries, keys and values can have biases. The choice of experts is balanced
-// by biases instead of a loss.
+// In GLM-4.5, only the matrices of queries, keys and values can have biases. The choice of experts
+// is balanced by biases instead of a loss.
 constexpr ArchitectureInfo glm4_moe = [] {
   ArchitectureInfo row =
       with_head_norms(with_sigmoid_scores(with_experts(like_llama("glm4_moe"), 128, 8)));

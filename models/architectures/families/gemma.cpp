@@ -10,7 +10,7 @@ namespace meshwright::architectures::families {
 
 namespace {
 
-// The MLP's matrices have no biases, whatever `mlp_bias` says.
+// Sets the factor of the embeddings. The MLP's matrices get no biases, whatever `mlp_bias` says.
 void set_gemma_constants(Fields&, Model& model) {
   model.biases = false;
   model.embedding_scale = std::sqrt(static_cast<double>(model.hidden));

@@ -8,7 +8,7 @@ namespace meshwright::architectures::families {
 
 namespace {
 
-// Sets the scaling of positions that a file without one has: YaRN with the published constants.
+// Sets the scaling of positions for a file that gives none: YaRN with the published constants.
 void set_usual_yarn(Fields& fields, Model& model) {
   if (is_given(fields, "rope_scaling") || is_given(fields, "rope_parameters")) return;
   constexpr double factor = 32;

@@ -16,7 +16,7 @@ void write_logit_scale(const Model& model, json& config) {
   config["logits_scaling"] = 1 / model.logit_scale;
 }
 
-// The factor of the scores in the file replaces 1 / sqrt(head width).
+// Reads the factor of the scores. In the file it replaces 1 / sqrt(head width).
 void read_score_factor(Fields& fields, Model& model) {
   model.score_factor =
       positive(fields, "attention_multiplier", 1) * std::sqrt(static_cast<double>(model.head_dim));

@@ -1,4 +1,4 @@
-// The list of architectures. Each has a row in a file of this folder, one file for each family of
+// Lists the architectures. Each has a row in a file of this folder. A file has a family of
 // architectures that are alike.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace meshwright::architectures {
 
-// One word for each architecture: an enumerator of Architecture, and its row in the namespace
+// Has one word for each architecture: an enumerator of Architecture, and its row in the namespace
 // families. Messages list the architectures in this order.
 // clang-format off
 #define MESHWRIGHT_ARCHITECTURES(each) \

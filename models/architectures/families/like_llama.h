@@ -1,4 +1,4 @@
-// Rows to begin with: most decoders of one stack have Llama's names.
+// Makes rows to begin with, because most decoders of one stack have Llama's names.
 #pragma once
 
 #include "models/architectures/families/config_keys.h"

@@ -10,8 +10,8 @@ namespace meshwright::architectures::families {
 
 namespace {
 
-// Reads the experts. transformers has no balancing loss for them, and they are as wide as the one
-// for all tokens.
+// Reads the experts. transformers has no balancing loss for them, and the MLP for all tokens is as
+// wide as one of them. Throws InputError if a token goes to several experts.
 void read_llama4_experts(Fields& fields, Model& model) {
   read_experts(fields, {"num_local_experts", "num_experts_per_tok"}, model);
   if (model.experts_per_token != 1)
@@ -41,7 +41,7 @@ void write_blocks_without_rotary(const Model& model, json& config) {
     with.push_back(model.has_rotary(block) ? 1 : 0);
 }
 
-// Reads which blocks have experts: those in `moe_layers`, or every
+// Reads which blocks have experts: those in `moe_layers`, or, without that key, every
 // `interleave_moe_layer_step`-th block.
 void read_blocks_with_experts(Fields& fields, Model& model) {
   const std::string_view key = "moe_layers";
@@ -67,8 +67,8 @@ void write_blocks_with_experts(const Model& model, json& config) {
     if (model.has_experts(block)) with.push_back(block);
 }
 
-// In blocks with rotary positions, tokens attend to their own chunk, and in the others to all
-// earlier tokens.
+// Returns the kind of a block. In blocks with rotary positions, tokens attend to their own chunk,
+// and in the others to all earlier tokens.
 std::string_view kind_by_chunks(const Model& model, int block) {
   const bool turns = !std::ranges::binary_search(model.unrotated_blocks, block);
   return turns ? "chunked_attention" : "full_attention";
@@ -107,7 +107,8 @@ void write_temperature(const Model& model, json& config) {
   config["floor_scale"] = model.temperature_floor;
 }
 
-// The config of the language model alone. The published ones also describe a model for images.
+// Describes the config of the language model only. Published files also describe a model for
+// images.
 constexpr ConfigFile text_config = {
     .classes = {"Llama4ForCausalLM"},
     .needs_kv_heads = true,
@@ -133,7 +134,7 @@ constexpr ConfigFile whole_config = [] {
 
 constexpr ArchitectureInfo llama4_text = [] {
   ArchitectureInfo row = with_experts(like_llama("llama4_text"), 16, 1);
-  row.q_norm = row.k_norm = "self_attn.qk_norm";  // without weights
+  row.q_norm = row.k_norm = "self_attn.qk_norm";  // the norm has no weights
   row.router = "feed_forward.router";
   row.mlp = {"feed_forward", "feed_forward.experts.gate_proj", "feed_forward.experts.up_proj",
              "feed_forward.experts.down_proj"};

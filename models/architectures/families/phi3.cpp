@@ -1,4 +1,5 @@
-// Phi-3 publishes queries, keys and values as one matrix, and the gate and the MLP's first matrix.
+// Phi-3 publishes queries, keys and values as one matrix, and the gate and the MLP's first matrix
+// as another.
 #include "models/architectures/families/like_llama.h"
 
 namespace meshwright::architectures::families {

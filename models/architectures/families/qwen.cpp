@@ -27,7 +27,7 @@ void write_qwen_window(const Model& model, json& config) {
 
 constexpr ConfigKey qwen_window{.read = read_qwen_window, .write = write_qwen_window};
 
-// Reads the experts. The weights of a token's experts add up to 1 only if `norm_topk_prob` is set.
+// Reads the experts. Newer files have another key for their number.
 void read_qwen_experts(Fields& fields, Model& model) {
   const bool is_older = is_given(fields, "num_experts");
   read_balanced_experts(fields, is_older ? "num_experts" : "num_local_experts", model);
@@ -101,7 +101,7 @@ constexpr ArchitectureInfo qwen3_moe = [] {
   return row;
 }();
 
-// Only the matrices of queries, keys and values can have biases.
+// In Qwen 2 with experts, only the matrices of queries, keys and values can have biases.
 constexpr ArchitectureInfo qwen2_moe = [] {
   ArchitectureInfo row = with_experts(qwen2, 60, 4);
   row.name = "qwen2_moe";

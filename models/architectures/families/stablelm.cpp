@@ -1,4 +1,4 @@
-// StableLM has layer norms with biases, and rotates a quarter of each head.
+// StableLM has layer norms with biases, and usually rotates a quarter of each head.
 #include "models/architectures/families/like_llama.h"
 
 namespace meshwright::architectures::families {

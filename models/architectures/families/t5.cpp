@@ -38,8 +38,8 @@ void write_t5(const Model& model, json& config) {
   config["relative_attention_max_distance"] = model.relative_distance;
 }
 
-// Checks that encoder and decoder of T5 have the same number of layers. Newer files have a key of
-// their own for whether activations are scaled before the head.
+// Checks that encoder and decoder of T5 have the same number of layers, and that
+// `scale_decoder_outputs`, a key of newer files, agrees with whether the head is tied.
 void check_t5(Fields& fields, Model& model) {
   const std::string layers = std::to_string(model.layers);
   const std::string_view of_decoder = "num_decoder_layers";

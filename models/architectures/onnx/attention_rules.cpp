@@ -63,8 +63,8 @@ bool shows(const OnnxView::Dimension& dimension, std::int64_t size, std::int64_t
   return dimension.size() == 1 && dimension[0] == Index{size, stride};
 }
 
-// How one dimension shows heads: `heads` of them, `stride` elements apart, each shown `repeats`
-// times, because a head of keys or values serves a group of heads of queries.
+// Describes how one dimension shows heads: `heads` of them, `stride` elements apart, each shown
+// `repeats` times, because a head of keys or values serves a group of heads of queries.
 struct HeadsView {
   std::int64_t heads = 0, stride = 0, repeats = 1;
 };
@@ -79,8 +79,8 @@ std::optional<HeadsView> heads_of(const OnnxView::Dimension& dimension, std::int
   return std::nullopt;
 }
 
-// A value [b, heads, s, width] whose heads lie side by side in a matrix [b * s, columns], the first
-// one from column `begin` on.
+// Describes a value [b, heads, s, width] whose heads are side by side in a matrix [b * s, columns],
+// the first one from column `begin` on.
 struct HeadColumns {
   int expression = -1;
   std::int64_t begin = 0, columns = 0, width = 0;
@@ -223,7 +223,8 @@ std::optional<OnnxValue> OnnxTracer::masked(const OnnxValue& scores, const Known
 }
 
 // Returns the masked scores of Where(seen, scores, very negative), whose last two inputs may be
-// swapped.
+// swapped. If all scores are seen, returns them as they are. Throws InputError for any other
+// choice.
 OnnxValue OnnxTracer::where(const Values& inputs) {
   if (inputs[0].is_traced() || !inputs[0].known)
     throw InputError("a choice that depends on the tokens is not known");
@@ -324,8 +325,8 @@ OnnxValue OnnxTracer::joined(const OnnxNode& node, const Values& inputs) {
   return make(std::move(e));
 }
 
-// Recognizes rotary positions: x cos + (-x2, x1) sin, where x1 and x2 are the halves of x, rotates
-// the pairs (i, i + d/2). Returns nothing if a + b has another form.
+// Recognizes rotary positions: x cos + (-x2, x1) sin, where x1 and x2 are the halves of x. They
+// rotate the pairs (i, i + d/2). Returns nothing if a + b has another form.
 std::optional<OnnxValue> OnnxTracer::as_rope(const OnnxValue& a, const OnnxValue& b) {
   const OnnxExpression* cosine = as(a, OnnxForm::times_known);
   const OnnxExpression* sine = as(b, OnnxForm::times_known);
@@ -344,8 +345,8 @@ std::optional<OnnxValue> OnnxTracer::as_rope(const OnnxValue& a, const OnnxValue
   return rotated(x, *cosine->inputs[1].known, *sine->inputs[1].known);
 }
 
-// Returns x with its matrix replaced by one in which what x shows, the heads of queries or keys or
-// their first columns, is rotated.
+// Returns x as a view of a new matrix, in which the columns that x shows are rotated: the heads of
+// queries or keys, or the first columns of each head. Throws InputError for other views and angles.
 OnnxValue OnnxTracer::rotated(const OnnxValue& x, const Known& cosine, const Known& sine) {
   const std::optional<HeadColumns> columns = head_columns(x, at(x), batch_, sequence_, false);
   if (!columns || columns->heads.repeats != 1)
@@ -395,7 +396,7 @@ std::optional<OnnxValue> OnnxTracer::as_partly_rotated(const OnnxValue& first,
 }
 
 // Returns the matrix of queries, keys and values that `attention` reads: that of v, in which the
-// queries and keys are rotated if q and k are.
+// queries and keys are rotated if q and k are. Throws InputError if they are rotated differently.
 OnnxValue OnnxTracer::rotated_together(const OnnxValue& q, const OnnxValue& k, const OnnxValue& v,
                                        const OnnxExpression& attention) {
   const OnnxExpression queries = at(q), keys = at(k);
@@ -416,7 +417,8 @@ OnnxValue OnnxTracer::rotated_together(const OnnxValue& q, const OnnxValue& k, c
 }
 
 // Recognizes attention: softmax(mask(q k^T / sqrt d)) v. The factor may be on the scores, or on q
-// and k. Returns nothing if `weights` is not a softmax.
+// and k, or be 1. Returns nothing if `weights` is not a softmax. Throws InputError if the rest has
+// another form.
 std::optional<OnnxValue> OnnxTracer::as_attention(const OnnxValue& weights, const OnnxValue& v) {
   const OnnxExpression* probabilities = as(weights, OnnxForm::softmax);
   if (probabilities == nullptr) return std::nullopt;

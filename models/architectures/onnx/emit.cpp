@@ -17,14 +17,14 @@ bool is_published_name(const std::string& name) {
          !name.starts_with("/");
 }
 
-// Returns the module of a parameter: "transformer.h.0.ln_1" of "transformer.h.0.ln_1.weight".
-// Returns "" if an exporter made up the name.
+// Returns the module of a parameter, such as "transformer.h.0.ln_1" for
+// "transformer.h.0.ln_1.weight". Returns "" if an exporter made up the name.
 std::string module_of_weight(const std::string& name) {
   return is_published_name(name) ? name.substr(0, name.rfind('.')) : "";
 }
 
-// Returns the block of a module: "transformer.h.0" of "transformer.h.0.attn". Returns "" if no part
-// of the path is a number.
+// Returns the block of a module, such as "transformer.h.0" for "transformer.h.0.attn". Returns ""
+// if no part of the path is a number.
 std::string block_of(const std::string& path) {
   for (std::size_t begin = 0; begin < path.size();) {
     const std::size_t end = std::min(path.find('.', begin), path.size());
@@ -133,8 +133,9 @@ class OnnxEmitter {
     return graph_.operations.empty() ? "model" : graph_.operations.back().module;
   }
 
-  // Returns the unit of a module and adds it if it is new. The modules before the blocks are one
-  // unit, and so is each block. After the blocks, each module with parameters is a unit.
+  // Returns the unit of an operation. A new unit begins with the first operation, with the first
+  // one of each block, and, after the blocks, with the first one of each module with parameters.
+  // Any other operation is in the latest unit.
   int unit_of(const std::string& path, bool has_weight) {
     std::vector<Unit>& units = graph_.units;
     const int last = static_cast<int>(units.size()) - 1;
@@ -439,8 +440,8 @@ class OnnxEmitter {
   const OnnxTrace& trace_;
   Model& model_;
   ImportedGraph graph_;
-  std::vector<int> place_;       // the operation of each expression; -1: none
-  std::map<int, int> matrices_;  // the parameter of each weight
+  std::vector<int> place_;       // number of the operation of each expression; -1: none
+  std::map<int, int> matrices_;  // parameter of each weight that is a matrix
   std::set<std::string> names_;
   int head_ = -1, table_ = -1, expression_ = -1;
 };
@@ -449,7 +450,7 @@ class OnnxEmitter {
 
 ImportedGraph emit_onnx(const OnnxFile& file, const OnnxTrace& trace, Model& model) {
   model.learned_positions = false;
-  model.activation = Activation::gelu_tanh;  // without meaning; checkpoints have always said it
+  model.activation = Activation::gelu_tanh;  // has no meaning here; older checkpoints describe it
   model.biases = model.attention_bias = true;
   model.positions = model.layers = model.ffn = 0;
   return OnnxEmitter(file, trace, model).emit();

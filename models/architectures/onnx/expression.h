@@ -13,7 +13,7 @@
 namespace meshwright::architectures {
 
 enum class OnnxForm : std::uint8_t {
-  // Operations of meshwright, with their operands.
+  // The forms up to add_constant are operations of the graph. Their operands are named beside them.
   tokens,
   embedding,      // tokens, weight
   add_position,   // x, weight; `first`: the row of position 0
@@ -34,7 +34,7 @@ enum class OnnxForm : std::uint8_t {
   multiply,
   scale,         // number * x
   add_constant,  // x + number
-  // Parts of decomposed modules.
+  // The forms from here on are parts of modules that an exporter wrote as several operations.
   mean,      // of the last dimension
   subtract,  // a, b
   divide,    // a, b
@@ -53,8 +53,8 @@ enum class OnnxForm : std::uint8_t {
   softmax,
 };
 
-// The value of a name in the graph: a known tensor, a weight (whose elements are read on demand),
-// or a view of an expression.
+// Describes the value of a name in the graph: a known tensor, a weight (whose elements are read on
+// demand), or a view of an expression.
 struct OnnxValue {
   OnnxDims dims;
   KnownKind kind = KnownKind::real;
@@ -63,9 +63,8 @@ struct OnnxValue {
   bool transposed = false;  // the weight's two dimensions are swapped
   bool one_plus = false;    // the value is 1 + the weight, which is a vector
   std::string weight_name;  // parameter name: of the initializer, or an Identity
-  // Rows of the weight `rows_of` with known indices: from `first_row` on one after the other if
-  // `rows_run` is set, otherwise always `first_row`. If `rows_of` is -1, the value does not show
-  // such rows.
+  // If `rows_of` is not -1, the value shows rows of that weight with known indices: from
+  // `first_row` on one after the other if `rows_run` is set, otherwise always `first_row`.
   int rows_of = -1;
   std::int64_t first_row = 0;
   bool rows_run = false;
@@ -84,7 +83,7 @@ struct OnnxExpression {
   std::int64_t first = 0;
   int heads = 0, kv_heads = 0, head_dim = 0, window = 0, rotary_dim = 0;
   double rotary_base = 0;
-  OnnxView rotated;  // heads [b][heads][s][rotary_dim], or without dimensions: those of a packing
+  OnnxView rotated;      // rope: the columns that are rotated; no dimensions: by packing
   bool is_part = false;  // rope: `rotated` are not the first columns of each head of a matrix
   bool is_tanh = false, causal = false, scaled = true, one_plus = false;
   int packing = 0;  // attention of one input, and its rope: a Packing

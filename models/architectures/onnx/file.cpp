@@ -42,10 +42,10 @@ const TypeRow* type_row(int number) {
 
 std::int64_t bytes_per_element(OnnxType type) { return type_row(static_cast<int>(type))->bytes; }
 
-// Returns the module of a node: "model.layers.0.self_attn" of "/model/layers.0/self_attn/MatMul_1".
-// The newer exporter of torch instead stores the path in the node's metadata, module by module and
-// with the operation at the end: "['', 'model', 'model.layers.0', 'model.layers.0.self_attn',
-// 'matmul_1']".
+// Returns the path of a node's module in PyTorch: "model.layers.0.self_attn" for the name
+// "/model/layers.0/self_attn/MatMul_1". The newer exporter of torch instead stores the path in the
+// node's metadata, module by module and with the operation at the end: "['', 'model',
+// 'model.layers.0', 'model.layers.0.self_attn', 'matmul_1']". Returns "" if neither gives a path.
 std::string module_of(const onnx_file::NodeProto& node) {
   for (const auto& remark : node.metadata_props()) {
     if (remark.key() != "pkg.torch.onnx.name_scopes") continue;
@@ -67,7 +67,8 @@ std::string module_of(const onnx_file::NodeProto& node) {
   return path;
 }
 
-// Reads a parsed model into an OnnxFile. Throws an InputError that names the file if it is wrong.
+// Reads a parsed model into an OnnxFile. Throws an InputError that begins with the path if the
+// model is wrong.
 class OnnxReader {
  public:
   OnnxReader(onnx_file::ModelProto& model, std::string path) : model_(model) {
@@ -119,7 +120,8 @@ class OnnxReader {
          " is not known; known: " + list_of(names_in(type_rows), "and"));
   }
 
-  // Returns the tensor and moves its data out of `from`. `what` names the tensor in messages.
+  // Returns the tensor `from`, whose raw data is moved out of it. `what` names the tensor in
+  // messages.
   OnnxTensor tensor_of(onnx_file::TensorProto& from, const std::string& what) {
     OnnxTensor tensor;
     tensor.name = from.name();
@@ -152,7 +154,7 @@ class OnnxReader {
     }
   }
 
-  // Moves the elements out of raw_data, or out of the list that onnx.proto has for their type.
+  // Takes the elements from raw_data, or from the list that onnx.proto has for their type.
   static void read_inline(onnx_file::TensorProto& from, OnnxTensor& tensor) {
     if (from.has_raw_data()) {
       tensor.raw = std::move(*from.mutable_raw_data());

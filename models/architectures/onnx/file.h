@@ -1,6 +1,6 @@
 // Reads an ONNX file as it is stored on disk: nodes in order, weights, inputs and outputs. The wire
-// format is protocol buffers (onnx.proto). The numbers of types and of operator versions are
-// explained in docs/IR.md and docs/Operators.md of github.com/onnx/onnx.
+// format is protocol buffers (onnx.proto). The operators are explained in docs/Operators.md of
+// github.com/onnx/onnx, and the numbers of element types in its onnx/onnx.proto.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ enum class OnnxType : int {
 };
 bool is_real(OnnxType type);
 
-// An initializer, or the value of an attribute. Its elements are the little-endian bytes `raw`, or
-// are stored in a file next to the model.
+// Holds an initializer, or the value of an attribute. Its elements are the little-endian bytes
+// `raw`, or are stored in a file next to the model.
 struct OnnxTensor {
   std::string name;
   OnnxType type = OnnxType::f32;
@@ -82,17 +82,17 @@ struct OnnxFile {
 
 constexpr int first_opset = 13, last_opset = 25;
 
-// Reads a file. Throws an InputError `path: what is wrong` for every fault: not a file, not an ONNX
-// file, truncated, an operator set outside of 13 to 25, operators of other domains, an unknown
-// type, data of another length than the shape needs, or weights in a file that is missing.
+// Reads a file. Throws an InputError that begins with the path if the file cannot be read or is no
+// ONNX model, if it has an operator set outside of 13 to 25, operators of other domains or element
+// types that are not known, or if data is missing or has another length than its shape needs.
 OnnxFile read_onnx_file(const std::string& path);
 
-// Returns the elements as fp64, which is exact for fp32 and for integers up to 2^53. Throws an
-// InputError if a file ends before the last element.
+// Returns the elements as fp64, which is exact except for 64-bit integers beyond 2^53. Throws an
+// InputError if the elements are in a file that cannot be read up to the last of them.
 std::vector<double> values_of(const OnnxFile& file, const OnnxTensor& tensor);
 
-// Returns whether two matrices have the same elements, bit by bit. With `transposed`, b is the
-// transpose of a.
+// Returns whether b has the same type, shape and elements as the matrix a, bit by bit, or, with
+// `transposed`, as its transpose. Returns false if one of them is not a matrix.
 bool have_equal_elements(const OnnxFile& file, const OnnxTensor& a, const OnnxTensor& b,
                          bool transposed);
 

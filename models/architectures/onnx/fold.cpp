@@ -20,8 +20,8 @@ Known made(OnnxDims dims, KnownKind kind) {
   return {std::move(dims), kind, std::vector<double>(static_cast<std::size_t>(count))};
 }
 
-// Returns the row-major strides of `from` when it is broadcast to `to`. They are 0 along repeated
-// dimensions.
+// Returns the row-major strides of `from` when it is broadcast to `to`. They are 0 along the
+// dimensions that `from` lacks or has with size 1.
 OnnxDims strides_within(const OnnxDims& from, const OnnxDims& to) {
   OnnxDims strides(to.size(), 0);
   std::int64_t stride = 1;
@@ -33,8 +33,8 @@ OnnxDims strides_within(const OnnxDims& from, const OnnxDims& to) {
   return strides;
 }
 
-// Calls body(element, places) for all elements of `dims` in order, where places[k] is
-// begins[k] + index . strides[k].
+// Calls body(element, places) for each element of `dims` in row-major order. places[k] is its
+// initial value plus the sum of index[i] * strides[k][i].
 template <class Body>
 void walk(const OnnxDims& dims, const std::vector<OnnxDims>& strides, OnnxDims places, Body body) {
   const std::int64_t count = element_count(dims);
@@ -144,8 +144,8 @@ Known fold_cast(const OnnxNode& node, const Known& from) {
   return result;
 }
 
-// Returns a tensor of shape `dims`. Its element at `index` is element begin + index . strides of
-// `from`.
+// Returns a tensor of shape `dims`. Its element at `index` is element number begin + the sum of
+// index[i] * strides[i] of `from`.
 Known gathered(const Known& from, OnnxDims dims, const OnnxDims& strides, std::int64_t begin) {
   Known result = made(std::move(dims), from.kind);
   walk(result.dims, {strides}, {begin}, [&](std::size_t i, const OnnxDims& at) {
@@ -212,8 +212,9 @@ Known fold_gather(const OnnxNode& node, const Known& from, const Known& indices)
   return result;
 }
 
-// Returns where the elements begin that row `row` of a matrix of indices names, in dimensions of
-// these sizes and strides. Throws an InputError `outside` if they are not there.
+// Returns the number of the first element that row `row` of the matrix `indices` names, in
+// dimensions of these sizes and strides. Throws an InputError with the text `outside` if an index
+// is out of range.
 std::int64_t begin_at(const Known& indices, std::size_t row, const std::int64_t* sizes,
                       const std::int64_t* strides, const char* outside) {
   const auto depth = static_cast<std::size_t>(indices.dims.back());
@@ -227,8 +228,8 @@ std::int64_t begin_at(const Known& indices, std::size_t row, const std::int64_t*
   return begin;
 }
 
-// Computes GatherND: result[b..., i...] = from[b..., indices[b..., i...]...], where b are the first
-// `batch_dims` dimensions of both.
+// Computes GatherND: result[b..., i...] = from[b..., indices[b..., i...]...], where b... are the
+// indices of the first `batch_dims` dimensions of both.
 Known fold_gather_nd(const OnnxNode& node, const Known& from, const Known& indices) {
   const std::int64_t shared = node.integer("batch_dims", 0);
   const auto rank = static_cast<std::int64_t>(from.dims.size());
@@ -258,8 +259,8 @@ Known fold_gather_nd(const OnnxNode& node, const Known& from, const Known& indic
   return result;
 }
 
-// Computes GatherElements: along `axis`, each element of `indices` names the element of `from` that
-// takes its place.
+// Computes GatherElements: along `axis`, each element of `indices` is replaced by the element of
+// `from` that it names.
 Known fold_gather_elements(const OnnxNode& node, const Known& from, const Known& indices) {
   const std::size_t axis = axis_of(node.integer("axis", 0), from.dims.size());
   if (indices.dims.size() != from.dims.size())
@@ -333,7 +334,7 @@ Known fold_trilu(const OnnxNode& node, Inputs inputs) {
 }
 
 // Computes ScatterND, with which exporters fill in masks: updates[i...] replaces
-// data[indices[i...]].
+// data[indices[i...]]. Throws InputError for a `reduction`, which would add up instead.
 Known fold_scatter(const OnnxNode& node, Inputs inputs) {
   Known result = operand(inputs, 0);
   const Known &indices = operand(inputs, 1), &updates = operand(inputs, 2);
@@ -357,7 +358,8 @@ Known fold_scatter(const OnnxNode& node, Inputs inputs) {
   return result;
 }
 
-// Multiplies known matrices, [..., m, k] with [..., k, n]. Rotary angles are computed in this way.
+// Multiplies known matrices, [..., m, k] with [..., k, n]. Models compute rotary angles in this
+// way.
 Known fold_product(const Known& a, const Known& b) {
   if (a.dims.size() < 2 || b.dims.size() < 2) throw InputError("multiplies vectors");
   OnnxDims batch_a(a.dims.begin(), a.dims.end() - 2), batch_b(b.dims.begin(), b.dims.end() - 2);

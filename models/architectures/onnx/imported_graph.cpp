@@ -103,7 +103,7 @@ class ImportedLayout {
     if (operand.kind == ImportedOperand::Kind::parameter) return parameter(operand.index);
     const int unit = from_.operations[static_cast<std::size_t>(operand.index)].unit;
     const bool of_block = from_.units[static_cast<std::size_t>(unit)].is_block;
-    // A block that is like the others reads only the output of the unit before it.
+    // If all blocks are alike, a block reads only the output of the unit before it.
     int tensor = made_[static_cast<std::size_t>(operand.index)];
     if (from_.unlike.empty() && unit != file_unit_ && (of_block || is_block_)) tensor = carried_;
     const bool leaves_blocks = of_block && !is_block_;
@@ -111,7 +111,8 @@ class ImportedLayout {
   }
 
   // Selects the positions that a masked model's head predicts. The operations after the blocks work
-  // on each row by itself (check_masked_head), so they need no other rows.
+  // on each row by itself (which check_masked_head() of read_onnx.cpp checks), so they need no
+  // other rows.
   int chosen(int x) {
     if (chosen_ >= 0) return chosen_;
     const int given = training_.predicted_positions;
@@ -148,7 +149,7 @@ class ImportedLayout {
   std::vector<int> made_;    // the tensor of each operation; -1: none yet
   std::vector<int> blocks_;  // the units of the file that are blocks
   std::map<std::string, int> modules_, parameters_;
-  std::string old_path_, new_path_;  // of the current unit, in the file and in the graph
+  std::string old_path_, new_path_;  // of the current unit, in the file and in the graph, with "."
   int unit_ = 0, file_unit_ = 0, last_ = -1, carried_ = -1, chosen_ = -1;
   bool is_block_ = false;
 };

@@ -1,20 +1,23 @@
-// Holds the graph that was read from an ONNX file, in meshwright's operations, for any micro-batch
-// and sequence length. build_graph() lays it out for a job.
+// Holds the graph that was read from an ONNX file, in the operations of meshwright (Op), for any
+// micro-batch and sequence length. lay_out() makes the graph of a job from it.
 //
 // How a file becomes such a graph (read_onnx.h), and why:
-// - Values that do not depend on tokens and weights are computed with a small batch (fold), and
-//   operations that only move elements become views (view.h). The rest is matched against the table
-//   of operations: a decomposed layer norm, gelu, rotary embedding or attention becomes one
+// - Most values that do not depend on the tokens are computed while the file is read (fold()), and
+//   most operations that only move elements become views (view.h). The rest is matched against the
+//   table of operations: a decomposed layer norm, gelu, rotary embedding or attention becomes one
 //   operation. So the graph has the same operations as that of a model family, and all passes, the
 //   planner, the kernels and the lowering work on it. Mapping node by node onto the operations of
 //   an eager framework would have been less work, but only the simplest plans could have been made
 //   for it.
-// - Parameters have the names and shapes that the file's module has in PyTorch. The exporter
-//   transposes matrices of linear layers and names them onnx::MatMul_671, which is undone.
-// - Units are found by path. A block is a path up to its first number (`transformer.h.0`). All
-//   modules before the blocks are one unit, and after them each module with parameters is one.
+// - Parameters have the names and shapes that they have in PyTorch, as far as the file tells them.
+//   An exporter may transpose the matrix of a linear layer and name it onnx::MatMul_671. Both are
+//   undone.
+// - Units, the parts that pipeline stages consist of, are found by path. A block is a path up to
+//   its first number (`transformer.h.0`). All modules before the blocks are one unit, and after
+//   them each module with parameters is one.
 // - If all blocks are alike, a graph with more or fewer of them can be laid out, as the planner
-//   asks for. A graph with unlike blocks can be simulated and trained, but not searched.
+//   asks for. A graph with unlike blocks can be simulated and trained, but no plan can be searched
+//   for it.
 #pragma once
 
 #include <string>
@@ -35,12 +38,12 @@ struct ImportedParameter {
   Shape shape;
   Cut cut;
   Initial initial = Initial::normal;
-  int weight = -1;          // index into OnnxFile::weights; its first elements, if it has more
+  int weight = -1;          // index into OnnxFile::weights, whose first elements are taken
   bool transposed = false;  // the initializer has the two dimensions swapped
 };
 
 struct ImportedOperation {
-  // An operand: the output of the operation, or the parameter, at `index`, or the tokens.
+  // Describes an operand: the output of operation `index`, parameter `index`, or the tokens.
   struct Operand {
     enum class Kind : std::uint8_t { operation, parameter, tokens };
     Kind kind = Kind::operation;
@@ -62,9 +65,9 @@ struct ImportedGraph {
   std::string unlike;  // why blocks are not alike, in words; "" if they are
 };
 
-// Returns the forward graph of one micro-batch, as build_graph() does, which calls it if
-// model.imported is set. Throws NotSupportedYet if model.layers is not the file's number of blocks
-// and the blocks are not alike.
+// Returns the forward graph of one micro-batch of a model whose `imported` is set. build_graph()
+// calls it for such models. Throws NotSupportedYet if model.layers is not the file's number of
+// blocks and the blocks are not alike.
 Graph lay_out(const Model& model, const Training& training);
 
 }  // namespace meshwright::architectures

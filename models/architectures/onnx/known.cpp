@@ -163,8 +163,8 @@ std::vector<SliceRange> slice_ranges(const OnnxDims& from, std::span<const Known
       return std::clamp(at < 0 ? at + size : at, low, high);
     };
     range.begin = place(begins[i]);
-    // The end of a backward slice is exclusive: -1 means the last element, and smaller values reach
-    // the first.
+    // The end of a backward slice is exclusive: -1 means the last element, and values below -size
+    // mean the place before the first.
     const std::int64_t end = place(ends[i]);
     range.count = std::max<std::int64_t>(0, (end - range.begin) * range.step);
     ranges.push_back(range);
@@ -180,7 +180,7 @@ OnnxDims split_sizes(const OnnxNode& node, std::int64_t size, const Known* sizes
   } else {
     const std::int64_t parts = node.integer("num_outputs", outputs);
     if (parts < 1 || parts > size) throw InputError("makes no parts, or too many");
-    const std::int64_t each = (size + parts - 1) / parts;  // the last may be smaller
+    const std::int64_t each = (size + parts - 1) / parts;  // the last parts may be smaller
     for (std::int64_t i = 0; i < parts; ++i)
       result.push_back(std::min(each, size - std::min(size, i * each)));
   }

@@ -12,8 +12,9 @@ namespace meshwright::architectures {
 
 namespace {
 
-// A short sequence shows the operations of the graph. A longer one shows whether the graph is the
-// same for all lengths, as far as a mask or a table tells.
+// The graph is read with a short sequence. If its length is not fixed, it is read again with a
+// longer one, to check that it has as many operations then, and because only longer masks may show
+// a window.
 constexpr std::int64_t short_sequence = 8, long_sequence = 512;
 
 struct OnnxReading {
@@ -29,9 +30,8 @@ OnnxReading read_with(const OnnxFile& file, std::int64_t sequence) {
   return reading;
 }
 
-// The operations of a block, and the operations that it reads and that are read from it, as counted
-// within the block. Two blocks are alike if their `operations` and `read` are equal, and `reads`
-// has one entry in both.
+// Describes a block for the comparison with others: its operations, which operations of other units
+// it reads, and which of its own are read by other units.
 struct BlockShape {
   std::vector<std::string> operations;
   std::vector<int> reads;  // operations of other units that the block reads
@@ -87,8 +87,9 @@ bool have_same_attributes(const ImportedGraph& graph, int a, int b) {
                             [](const Attributes* x, const Attributes* y) { return *x == *y; });
 }
 
-// Checks that each unit only reads the unit before it. A stage passes on that one output, and the
-// output of an earlier unit would have to be passed on as well. Throws NotSupportedYet otherwise.
+// Checks that each unit reads only itself and the unit before it. A pipeline stage passes on that
+// one output, and the output of an earlier unit would have to be passed on as well. Throws
+// NotSupportedYet otherwise.
 void check_chain(const ImportedGraph& graph) {
   for (const ImportedOperation& operation : graph.operations)
     for (const auto& input : operation.inputs) {
@@ -103,7 +104,8 @@ void check_chain(const ImportedGraph& graph) {
 }
 
 // Checks that no two units share a parameter, except for the first and the last unit, which may
-// share the token table. Stages cannot share others. Throws NotSupportedYet otherwise.
+// share parameters such as the token table. Stages cannot share others. Throws NotSupportedYet
+// otherwise.
 void check_sharing(const ImportedGraph& graph) {
   std::map<int, std::set<int>> users;
   for (const ImportedOperation& operation : graph.operations)
@@ -119,7 +121,7 @@ void check_sharing(const ImportedGraph& graph) {
 }
 
 // Checks that a masked model works on each row by itself after its blocks, because only the
-// predicted positions are computed there.
+// predicted positions are computed there. Throws InputError otherwise.
 void check_masked_head(const ImportedGraph& graph) {
   const auto is_block = [&](const ImportedOperation& operation) {
     return graph.units[static_cast<std::size_t>(operation.unit)].is_block;
@@ -188,7 +190,7 @@ Model model_of_file(const OnnxFile& file) {
   const std::int64_t longer = positions > 0 ? std::min(positions, long_sequence) : long_sequence;
   if (longer > reading.trace.sequence && reading.trace.sequence == short_sequence) {
     OnnxReading again = read_with(file, longer);
-    // The mask of a longer sequence may show a window.
+    // The mask of a longer sequence may show a window, so the second reading is kept.
     if (again.trace.sequence == longer) {
       if (again.graph.operations.size() != reading.graph.operations.size())
         throw InputError(path + ": is another graph for longer sequences");

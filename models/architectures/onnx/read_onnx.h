@@ -15,18 +15,18 @@
 namespace meshwright::architectures {
 
 // Returns the model of a file. Its `imported` holds the graph, and its sizes are those of the
-// graph's blocks. Throws an InputError for every fault, or NotSupportedYet. The message begins with
-// the path, and names the node if there is one.
+// graph's blocks. Throws InputError or NotSupportedYet with a message that begins with the path.
 Model read_onnx(const std::string& path);
 
-// The file's weights under the names that the model's parameters have.
+// Gives the weights of a file under the names of the model's parameters.
 class OnnxWeights {
  public:
   explicit OnnxWeights(const std::string& path);
   std::vector<std::string> names() const;
   bool has(const std::string& name) const { return index_.contains(name); }
-  // Returns the elements of a parameter in the order that the model stores them in. A matrix that
-  // the exporter transposed is transposed back.
+  // Returns the elements of a parameter in the order in which the model stores them. A matrix that
+  // the exporter transposed is transposed back. Throws InputError if the file has no such
+  // parameter.
   std::vector<float> read(const std::string& name) const;
 
  private:
@@ -34,17 +34,18 @@ class OnnxWeights {
   std::map<std::string, ImportedParameter> index_;
 };
 
-// Returns the graph of a trace: turns its expressions into operations. Writes the sizes of the
-// blocks to `model`.
+// Turns the expressions of a trace into a graph of operations, and writes the sizes of its blocks
+// to `model`.
 ImportedGraph emit_onnx(const OnnxFile& file, const OnnxTrace& trace, Model& model);
 
 // Sets which parameters tensor parallelism splits, and how. Queries, keys, values and the first
-// matmuls of an MLP are split by outputs. The matmuls after attention and after an activation are
-// split by inputs, and are initialized as matrices that write into the residual stream. The token
-// table and the head are split by the vocabulary.
+// matrices of an MLP are split by outputs. The matrices after attention and after an MLP's
+// activation are split by inputs, and are initialized as matrices that write into the residual
+// stream. The token table and the head are split by the vocabulary. An MLP is not split if other
+// operations make or read its inner tensors.
 void cut_parameters(ImportedGraph& graph, std::int64_t vocabulary);
 
-// Returns in words why the blocks are not alike, or "" if they are.
+// Returns in words why the blocks are not alike, or "" if they are. The graph has to have a block.
 std::string unlike_blocks(const ImportedGraph& graph);
 
 }  // namespace meshwright::architectures

@@ -1,5 +1,6 @@
-// Recognizes norms, activations, linear layers and sums. An elementwise operation on a reordered
-// tensor becomes the operation on the tensor in order, and its result is reordered.
+// Recognizes norms, activations, linear layers and sums. An elementwise operation on reordered
+// tensors becomes the operation on the tensors in order, and its result is reordered, if all
+// operands are reordered in the same way.
 #include <array>
 #include <cmath>
 
@@ -10,7 +11,7 @@ namespace meshwright::architectures {
 
 namespace {
 
-constexpr double tolerance = 1e-5;  // relative, for constants rounded to fp32
+constexpr double tolerance = 1e-5;  // for constants rounded to fp32; relative above 1
 
 bool near(double a, double b) { return std::abs(a - b) <= tolerance * std::max(1.0, std::abs(b)); }
 
@@ -25,7 +26,7 @@ bool all_are(const Known& known, double number) {
   return true;
 }
 
-// A polynomial in x: coefficients of 1, x, x^2, x^3.
+// Holds the coefficients of 1, x, x^2 and x^3 of a polynomial in x.
 using Cubic = std::array<double, 4>;
 
 Cubic product(const Cubic& a, const Cubic& b, bool& fits) {
@@ -40,8 +41,8 @@ Cubic product(const Cubic& a, const Cubic& b, bool& fits) {
   return result;
 }
 
-// Returns `expression` as a polynomial in expression number `x`, or nothing if it is not one of
-// degree 3 or less. `depth` bounds the recursion.
+// Returns `expression` as a polynomial in expression number `x`, or nothing if it is not recognized
+// as one of degree 3 or less. `depth` bounds the recursion.
 std::optional<Cubic> cubic_of(const std::vector<OnnxExpression>& all, int expression, int x,
                               int depth = 0) {
   if (expression == x) return Cubic{0, 1, 0, 0};
@@ -101,7 +102,7 @@ OnnxValue OnnxTracer::unary(OnnxForm form, const OnnxValue& x, double number) {
   OnnxExpression e;
   e.form = form;
   e.number = number;
-  // A scale is moved before any view, so that attention finds the view directly.
+  // A scale is applied before any view, so that attention finds the view directly.
   if (!is_reordered(x) && form != OnnxForm::scale) {
     e.dims = x.dims;
     e.inputs = {x};
@@ -216,7 +217,8 @@ OnnxValue OnnxTracer::add(const OnnxValue& a, const OnnxValue& b) {
     if (std::optional<OnnxValue> rope = as_rope(b, a)) return *rope;
     return binary(OnnxForm::add, a, b);
   }
-  // Exporters compute a mask whose shape is fixed, and store it as they store weights.
+  // An exporter that knows the shape of a mask computes the mask, and stores it as it stores
+  // weights.
   if (b.is_weight() && is_scores(a)) return add_known(a, constant_of(b));
   if (b.is_weight()) return add_weight(a, b);
   if (const std::optional<double> number = number_of(b)) {
@@ -227,7 +229,8 @@ OnnxValue OnnxTracer::add(const OnnxValue& a, const OnnxValue& b) {
   return add_known(a, b);
 }
 
-// Adds a known tensor: rows of a table (positions, the token type), or a mask.
+// Adds a known tensor: zeros, rows of a table (positions, the token type), or a mask. Throws
+// InputError for others.
 OnnxValue OnnxTracer::add_known(const OnnxValue& x, const OnnxValue& known) {
   if (broadcast(x.dims, known.dims) != x.dims)
     throw InputError("adds a constant that repeats what it is added to");
@@ -338,8 +341,8 @@ OnnxValue OnnxTracer::multiply(const OnnxValue& a, const OnnxValue& b) {
 }
 
 OnnxValue OnnxTracer::multiply_weight(const OnnxValue& x, const OnnxValue& weight) {
-  // A tensor of another shape is a constant and not a weight, such as rotary angles that were
-  // computed before the export.
+  // A tensor of another shape is taken for a constant and not for a weight, such as rotary angles
+  // that were computed before the export.
   if (x.dims.empty() || !is_vector(weight, x.dims.back())) return multiply(x, constant_of(weight));
   OnnxExpression e;
   e.form = OnnxForm::scale_columns;
@@ -363,7 +366,7 @@ OnnxValue OnnxTracer::multiply_weight(const OnnxValue& x, const OnnxValue& weigh
 
 void OnnxTracer::factors_of(const OnnxValue& value, double& number, Values& factors,
                             int depth) const {
-  constexpr int deepest = 6;  // enough for every form of gelu
+  constexpr int deepest = 6;  // bounds the recursion
   const OnnxExpression& e = at(value);
   const auto in_order = [&](const OnnxValue& input) {
     return is_in_order(input.view, element_count(at(input).dims));
@@ -382,7 +385,7 @@ void OnnxTracer::factors_of(const OnnxValue& value, double& number, Values& fact
 
 // Recognizes gelu(x) = x/2 (1 + erf(x / sqrt 2)), or its approximation by Hendrycks and Gimpel
 // (2016): x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). Returns nothing if number * the product of
-// `factors` is neither.
+// `factors` has neither form.
 std::optional<OnnxValue> OnnxTracer::as_gelu(double number, const Values& factors) {
   if (factors.size() != 2 || !near(number, 0.5)) return std::nullopt;
   for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
@@ -468,7 +471,7 @@ OnnxValue OnnxTracer::divide(const OnnxValue& a, const OnnxValue& b) {
   }
   OnnxExpression e;
   e.dims = a.dims;
-  // (x - mean x) / sqrt(mean (x - mean x)^2 + epsilon)
+  // A layer norm is (x - mean x) / sqrt(mean (x - mean x)^2 + epsilon).
   const OnnxExpression* centred = as(a, OnnxForm::subtract);
   const std::optional<double> epsilon = epsilon_of_root(b, a);
   if (epsilon && centred != nullptr) {

@@ -77,8 +77,8 @@ class CutFinder {
     weight.initial = Initial::residual_normal;
   }
 
-  // Returns the linear layer that makes an operand of attention, before its norm and rotation, or
-  // -1 if there is none.
+  // Returns the linear layer that makes an operand of attention, before the norm of its heads and
+  // its rotation, or -1 if there is none.
   int maker_of(const ImportedOperation& attention, std::size_t operand) {
     ImportedOperation::Operand input = attention.inputs[operand];
     while (input.kind == Kind::operation &&
@@ -106,9 +106,10 @@ class CutFinder {
       cut_inputs(readers[0]);
   }
 
-  // Splits an MLP whose last linear layer is operation i: that layer by inputs, and by outputs the
-  // linear layers whose results reach it through activations only. Splits nothing if another
-  // operation makes or reads a tensor in between.
+  // Splits the MLP whose last linear layer is operation i: that layer by inputs, and by outputs the
+  // linear layers whose results reach it through activations and products only. Splits nothing if i
+  // is the model's head, if nothing lies in between, or if another operation makes or reads a
+  // tensor in between.
   void cut_mlp(int i) {
     if (is_head(i)) return;
     std::set<int> between, makers;

@@ -21,8 +21,8 @@ OnnxValue known_value(Known known) {
   return value;
 }
 
-// Returns whether an initializer is a weight: a tensor of more than one real number. Others are
-// constants.
+// Returns whether an initializer is taken for a weight: a tensor of more than one real number.
+// Others are constants.
 bool can_be_trained(const OnnxTensor& tensor) {
   return is_real(tensor.type) && tensor.elements() > 1;
 }
@@ -274,8 +274,8 @@ OnnxTracer::Values OnnxTracer::of_weights(const OnnxNode& node, Values& inputs) 
   return folded(node, inputs);
 }
 
-// Returns rows of a table at known indices: positions, or the type of all tokens. The values are
-// known too, because the rows may be constants (rotary angles).
+// Returns rows of a table at known indices, such as those of all positions, or that of one token
+// type. The values are known too, because the rows may be constants such as rotary angles.
 OnnxValue OnnxTracer::rows_of_weight(const OnnxValue& table, const OnnxValue& indices) {
   OnnxValue value;
   value.dims = indices.dims;
@@ -320,7 +320,7 @@ OnnxTracer::Values OnnxTracer::folded(const OnnxNode& node, Values& inputs) {
   if (!results) throw InputError("operation " + node.op + " of constants is not known");
   Values values;
   for (Known& known : *results) values.push_back(known_value(std::move(known)));
-  // A cast or a reshape of rows of a weight gives rows again, unless their width changes.
+  // A cast or a reshape of rows of a weight shows these rows again, unless their width changes.
   const bool keeps = node.op == "Cast" || node.op == "Unsqueeze" || node.op == "Identity" ||
                      node.op == "Squeeze" || node.op == "Reshape";
   if (keeps && !values.empty() && inputs[0].rows_of >= 0 &&
@@ -402,9 +402,10 @@ OnnxTracer::Values OnnxTracer::traced(const OnnxNode& node, Values& inputs) {
   throw InputError("operation " + op + " of what depends on the tokens is not known");
 }
 
-// Returns the answer to a test of values that depend on the tokens, if it is always the same: no
-// token is padding, which models compare the tokens with, and no number is a NaN, which exporters
-// look for in a softmax whose keys may all be hidden. One element stands for those of a softmax.
+// Returns false for two tests of values that depend on the tokens, and nothing for other
+// operations. Models compare the tokens with the number that fills padding, but the sequences of
+// a job have none. Exporters look for NaNs in a softmax whose keys may all be hidden, which never
+// happens here. One element stands for all tests of NaNs.
 std::optional<OnnxValue> OnnxTracer::tested(const OnnxNode& node, const Values& inputs) {
   const bool of_padding = node.op == "Equal" && inputs.size() == 2 &&
                           ((as(inputs[0], OnnxForm::tokens) != nullptr && number_of(inputs[1])) ||

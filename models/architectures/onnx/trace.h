@@ -15,10 +15,10 @@ struct OnnxTrace {
   OnnxValue logits;
 };
 
-// Returns the expressions from input_ids to `logits` (or to the first output). The sequences have
-// `sequence` tokens if the file does not fix their length. attention_mask is all ones, position_ids
-// count from 0, and token_type_ids are 0. Throws InputError `path: node NAME: what is wrong` for
-// everything that is not known.
+// Returns the expressions from input_ids to the output `logits`, or to the first output if none has
+// that name. The sequences have `sequence` tokens if the file does not fix their length.
+// attention_mask is all ones, position_ids count from 0, and token_type_ids are 0. Throws an
+// InputError that begins with the path for everything that is not known.
 OnnxTrace trace_onnx(const OnnxFile& file, std::int64_t sequence);
 
 // Returns the names of the operations that can be read, sorted.
@@ -32,7 +32,7 @@ class OnnxTracer {
  private:
   using Values = std::vector<OnnxValue>;
 
-  // Defined in trace.cpp.
+  // The functions from here on are defined in trace.cpp.
   void bind_inputs();
   void bind_tokens(const OnnxInput& input);
   std::vector<bool> needed_nodes(const std::string& output) const;
@@ -47,7 +47,8 @@ class OnnxTracer {
   KnownPtr known_of(const OnnxValue& value);
   OnnxValue rows_of_weight(const OnnxValue& table, const OnnxValue& indices);
 
-  // Defined in trace_views.cpp. viewed() returns nothing if the operation is not a view.
+  // The functions from here on are defined in trace_views.cpp. viewed() returns nothing if the
+  // operation is not a view.
   std::optional<Values> viewed(const OnnxNode& node, Values& inputs);
   OnnxValue with_view(const OnnxValue& value, OnnxView view) const;
   OnnxValue reshaped_to(const OnnxValue& value, const OnnxDims& dims) const;
@@ -55,10 +56,11 @@ class OnnxTracer {
                      std::int64_t count) const;
   OnnxValue one_of(const OnnxNode& node, const OnnxValue& value, const Known& index) const;
 
-  // Defined in rules.cpp.
+  // The functions from here on are defined in rules.cpp.
   OnnxValue add(const OnnxValue& a, const OnnxValue& b);
   OnnxValue add_known(const OnnxValue& x, const OnnxValue& known);
-  // Returns how many rows of `weight` differ: 1, one for each position, or all.
+  // Returns after how many rows `weight` repeats: 1, one for each position, or all, also if the
+  // weight is too large to compare.
   std::int64_t rows_before_repeats(const OnnxValue& weight);
   OnnxValue add_weight(const OnnxValue& x, const OnnxValue& weight);
   OnnxValue multiply(const OnnxValue& a, const OnnxValue& b);
@@ -82,12 +84,13 @@ class OnnxTracer {
   std::optional<double> epsilon_of_root(const OnnxValue& root, const OnnxValue& x) const;
   // Returns whether x shows every element of its expression exactly once, in any order.
   bool is_reordered(const OnnxValue& x) const;
-  // Returns whether x is a product of two matrices that are both computed, scaled or masked or not.
+  // Returns whether x can be the scores of attention: a product of two computed matrices, scaled,
+  // masked, or neither.
   bool is_scores(const OnnxValue& x) const;
-  // Returns the value of an initializer that is no weight, although it has real elements.
+  // Returns the initializer `weight`, which has real elements, as a constant instead of a weight.
   OnnxValue constant_of(const OnnxValue& weight);
 
-  // Defined in attention_rules.cpp.
+  // The functions from here on are defined in attention_rules.cpp.
   OnnxValue matrix_product(const OnnxValue& a, const OnnxValue& b);
   OnnxValue softmax(const OnnxNode& node, const OnnxValue& x);
   OnnxValue where(const Values& inputs);
@@ -108,13 +111,13 @@ class OnnxTracer {
   const OnnxExpression& at(const OnnxValue& value) const {
     return expressions_[static_cast<std::size_t>(value.expression)];
   }
-  // Returns the value's expression if the value is all of it, in order, and has that form. Returns
-  // nullptr otherwise.
+  // Returns the value's expression if it has that form and the value shows all of it in order.
+  // Returns nullptr otherwise.
   const OnnxExpression* as(const OnnxValue& value, OnnxForm form) const;
   static bool same(const OnnxValue& a, const OnnxValue& b) {
     return a.expression == b.expression && a.view == b.view;
   }
-  // Returns the number of a known tensor of one element, otherwise nothing.
+  // Returns the number in a known tensor of one element. Returns nothing for other values.
   std::optional<double> number_of(const OnnxValue& value);
 
   const OnnxFile& file_;

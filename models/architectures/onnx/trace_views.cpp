@@ -27,7 +27,8 @@ OnnxValue OnnxTracer::slice_of(const OnnxValue& value, std::size_t axis, std::in
   return with_view(value, std::move(*view));
 }
 
-// Returns the value at one index of an axis. A scalar index removes the axis.
+// Returns the value at one index of an axis. A scalar index removes the axis, and an index of shape
+// [1] keeps it.
 OnnxValue OnnxTracer::one_of(const OnnxNode& node, const OnnxValue& value,
                              const Known& index) const {
   const std::size_t axis = axis_of(node.integer("axis", 0), value.dims.size());

@@ -8,8 +8,8 @@ namespace {
 
 using Index = OnnxView::Index;
 
-// Appends an index to a dimension. If one stride covers both the last index and the new one, they
-// become one index.
+// Appends an index to a dimension, unless its size is 1. If one stride covers both the last index
+// and the new one, they become one index.
 void append_index(OnnxView::Dimension& to, Index index) {
   if (index.size == 1) return;
   if (!to.empty() && to.back().stride == index.size * index.stride) {
@@ -53,7 +53,7 @@ std::optional<OnnxView> reshaped(const OnnxView& view, const std::vector<std::in
   OnnxView result;
   result.offset = view.offset;
   OnnxView::Dimension left = all_indices(view);
-  std::reverse(left.begin(), left.end());  // the slowest is the last, and taken first
+  std::reverse(left.begin(), left.end());  // the slowest is now the last and is taken first
   for (const std::int64_t dim : dims) {
     OnnxView::Dimension& to = result.dims.emplace_back();
     for (std::int64_t wanted = dim; wanted > 1;) {

@@ -1,7 +1,7 @@
-// Describes which elements of a tensor another tensor shows, and in which order. Reshape,
-// Transpose, Slice, Split, Expand, Squeeze and Unsqueeze make such views without copying. Element
-// (i0, i1, ...) of a view is element `offset` + the sum of i * stride of the viewed tensor. A
-// dimension may consist of several such indices, the last the fastest, because a reshape may join
+// Describes which elements of a tensor another tensor shows, and in which order. Operations such as
+// Reshape, Transpose, Slice, Split, Expand, Squeeze and Unsqueeze make such views without copying.
+// Element (i0, i1, ...) of a view is element `offset` + the sum of i * stride of the viewed tensor.
+// A dimension may consist of several such indices, the last the fastest, because a reshape may join
 // dimensions that a transposition moved apart.
 #pragma once
 
@@ -16,7 +16,7 @@ struct OnnxView {
     std::int64_t size = 1, stride = 0;
     bool operator==(const Index&) const = default;
   };
-  // No index has size 1, and neighbours that one stride covers are one index.
+  // No index has size 1, and neighbours in a dimension that one stride covers are one index.
   using Dimension = std::vector<Index>;
   std::int64_t offset = 0;
   std::vector<Dimension> dims;
