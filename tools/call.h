@@ -1,6 +1,6 @@
-// A call of a command by another program, without a command line: from Python, or by a process of
-// `serve` and `mcp`. It names options as the command line does, and gives jobs as texts.
-// answer_of() in command_line.h runs it.
+// Describes a call of a command by another program, without a command line: from Python, or by a
+// process of `serve` and `mcp`. A call names options as the command line does, and gives jobs as
+// texts. answer_of() in command_line.h runs it.
 #pragma once
 
 #include <map>
@@ -13,9 +13,9 @@ namespace meshwright::tools {
 struct Call {
   std::string command;                // "plan"
   std::vector<std::string> operands;  // as on the command line
-  // The contents of operands that are texts instead of files, by the operand's name.
+  // Has the contents of operands that are texts instead of files, by the operand's name.
   std::map<std::string, std::string> jobs;
-  // The values of options, by name: {"top", {"3"}}. A flag has none.
+  // Has the values of options, by name: {"top", {"3"}}. A flag has none.
   std::map<std::string, std::vector<std::string>> options;
 
   bool operator==(const Call&) const = default;

@@ -74,18 +74,18 @@ struct Options : JobRequest, TrainRequest {
   std::string rank_result;  // calibrate: file for what rank 0 measured
   bool progress = false;    // train: the launcher's standard error is a terminal
 
-  // Options from here on are read from the environment by options_from_environment()
+  // The options from here on are read from the environment by options_from_environment()
   // (command_line.cpp), as are local_profile, threads, sagemaker and today of the requests.
   std::optional<int> mpi_ranks;  // number of ranks of the mpirun around this process
   std::string program;           // path of this executable
 };
 
-// The formats of --trace-format: `chrome` writes one file, `chakra` writes PREFIX.RANK.et for every
-// rank. The names are in the order of the enumerators.
+// Names the formats of --trace-format, in the order of the enumerators: `chrome` writes one file,
+// and `chakra` writes PREFIX.RANK.et for every rank.
 enum class TraceFormat : std::uint8_t { chrome, chakra };
 const std::vector<std::string>& trace_format_names();
 
-// A command of the program. Its code and its row are in a file of tools/commands/.
+// Describes a command of the program. Its code and its row are in a file of tools/commands/.
 struct Command {
   const char* name;
   const char* operand;  // as the help shows it; "" for none
@@ -94,9 +94,10 @@ struct Command {
   const char* options;  // the names of the options it takes, separated by blanks
   int (*run)(const Options& options);
   const char* details = "";  // for its help and the manual: plain sentences, `code` in backticks
-  // Returns what the command prints with --json. Null if no other program can call the command.
+  // Returns what the command prints with --json. It is null if no other program can call the
+  // command.
   std::string (*answer)(const Options& options, const Watch& watch) = nullptr;
-  // Returns the words that the operand may be. Null if other operands are allowed too.
+  // Returns the words that the operand may be. It is null if other operands are allowed too.
   std::vector<std::string> (*words)() = nullptr;
 };
 
@@ -116,7 +117,7 @@ void set_option(const Command& command, const std::string& name,
 // defaults in `options`. The words have no operands, and no option that only the launcher sets.
 std::vector<std::string> command_words(const Command& command, const Options& options);
 
-// An option of a command, as its help lists it.
+// Describes an option of a command, as the command's help lists it.
 struct OptionName {
   std::string name;   // "--set"
   std::string value;  // "KEY=VALUE", "FILE", ...; empty for a flag

@@ -19,8 +19,8 @@ struct ActivationInfo {
   Op op;                       // x -> activation(x)
   std::optional<Op> gated_op;  // gate, up -> activation(gate) * up, if one operation computes it
   std::string_view word;       // the usual word for it in a config.json
-  // The value of a checkpoint's description that is true if a model has this activation
-  // (model_description.h). gelu and silu have none: `gated_ffn` tells them apart.
+  // Names the activation in the description of a model that checkpoints store
+  // (model_description.h). gelu and silu have no name there: `gated_ffn` tells them apart.
   std::string_view described;
 };
 inline constexpr ActivationInfo activation_table[] = {

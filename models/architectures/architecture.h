@@ -43,8 +43,9 @@ struct ArchitectureInfo {
   MlpNames mlp = {};
   NormNames norms = {};
   HeadNames head = {};
-  // Names of an encoder-decoder model. All names are the encoder's and begin with `encoder`. The
-  // decoder's begin with `decoder` instead, and it also has attention to the encoder's output.
+  // The following names are those of an encoder-decoder model. All other names are the encoder's
+  // and begin with `encoder`. The decoder's begin with `decoder` instead, and it also has attention
+  // to the encoder's output.
   std::string_view encoder = "", decoder = "";
   std::string_view shared_tokens = "";  // token table that both stacks use
   std::string_view cross_attention = "", cross_norm = "";
@@ -53,7 +54,7 @@ struct ArchitectureInfo {
   std::string_view embedding_projection = "";  // from the tables' width to the hidden size
   std::string_view block = "";         // "transformer.h"; a block's path is `transformer.h.<i>`
   std::string_view shared_block = "";  // all blocks use the parameters of this block
-  // Name of the single matrix in which queries, keys and values are published, in this order. With
+  // Names the single matrix in which queries, keys and values are published, in this order. With
   // `published_by_groups`, it has this order within each group of heads that share a key.
   std::string_view published_qkv = "";
   bool published_by_groups = false;
@@ -65,7 +66,7 @@ struct ArchitectureInfo {
   std::string_view router_bias = "";        // a parameter's name, after the router's
   std::string_view shared_experts = "";     // path of the MLP for all tokens
   std::string_view shared_gate = "";
-  // Name of the one tensor in which the experts' first matrices are published: for each expert, the
+  // Names the one tensor in which the experts' first matrices are published: for each expert, the
   // gate and the matrix (mlp.in) whose output the gate multiplies.
   std::string_view published_expert_gate_in = "";
   // With `bare_experts`, expert matrices are published as [in, out], no name ends in `weight`, and
@@ -73,11 +74,11 @@ struct ArchitectureInfo {
   // their columns alternate with `experts_in_turn`.
   bool bare_experts = false, experts_in_turn = false;
   std::string_view sinks = "";  // name of the parameter of attention sinks
-  // Norms of the outputs of attention and MLP, before these are added to the residual stream. Only
-  // models that have a norm before and after each branch have them.
+  // Name the norms of the outputs of attention and MLP, before these are added to the residual
+  // stream. Only models that have a norm before and after each branch have them.
   std::string_view attention_out_norm = "", mlp_out_norm = "";
-  // Head that predicts the class of a text. `class_dense` is the matrix before the last one, which
-  // only encoders have.
+  // Name the matrices of the head that predicts the class of a text. `class_dense` is the matrix
+  // before the last one, which only encoders have.
   std::string_view class_dense = "", class_output = "score";
   Packing packing = Packing::separate;
   bool weight_in_out = false;     // block matrices are stored [in, out]
@@ -105,8 +106,8 @@ void read_sizes(Fields& fields, const SizeKeys& keys, Model& model);
 // Reads the token that a decoder reads first, and checks that it is in the vocabulary.
 void read_decoder_start(Fields& fields, std::string_view key, Model& model);
 
-// Keys under which a file gives the sizes of images. The defaults are 224 x 224 pixels of 3
-// channels in patches of 16 x 16.
+// Names the keys under which a file gives the sizes of images. The defaults are 224 x 224 pixels of
+// 3 channels in patches of 16 x 16.
 struct ImageKeys {
   std::string_view size, patch, channels;
 };
@@ -117,8 +118,8 @@ void read_image_sizes(Fields& fields, const ImageKeys& keys, Model& model);
 void check_classifies(const Fields& fields, std::string_view key, const Model& model);
 void check_classes(const Fields& fields, std::string_view key, int classes);
 
-// Keys under which a file gives the numbers of experts. Their other keys have the same name
-// everywhere.
+// Names the keys under which a file gives the numbers of experts. Their other keys have the same
+// name everywhere.
 struct ExpertKeys {
   std::string_view experts, per_token;
 };

@@ -9,7 +9,8 @@
 
 namespace meshwright::architectures {
 
-// Keys under which a file gives the sizes. A key is "" if the file does not give that size.
+// Names the keys under which a file gives the sizes. A key is "" if the file does not give that
+// size.
 struct SizeKeys {
   std::string_view hidden = "hidden_size", layers = "num_hidden_layers",
                    heads = "num_attention_heads", kv_heads = "num_key_value_heads",
@@ -31,20 +32,22 @@ struct ConfigKey {
   double usual = 0;
   int least = 1;
   bool is_written = true;
-  // Used instead of the fields above. `read` throws InputError for a value that is not supported.
+  // The two functions are used instead of the fields above. `read` throws InputError for a value
+  // that is not supported.
   void (*read)(Fields& fields, Model& model) = nullptr;
   void (*write)(const Model& model, nlohmann::json& config) = nullptr;
 };
 
-// A key for which only one value can be built, as JSON. Absent or null means that value. It is only
-// written, and not read, if there is no reason `why` others are rejected.
+// Describes a key for which only one value can be built, as JSON. An absent key and a null mean
+// that value. The key is only written, and not read, if there is no reason `why` others are
+// rejected.
 struct FixedKey {
   std::string_view key = "", value = "", why = "";
   bool is_written = false;
 };
 
 // Names classes of transformers. `body` is how the name of the class that classifies texts begins,
-// if there is one. "": as the generator's name begins.
+// if there is one. If it is "", that name begins as the generator's.
 struct ClassNames {
   std::string_view generator = "";  // with a language model's head
   std::string_view reader = "";     // with a head for question answering; "": there is none
@@ -63,17 +66,17 @@ struct ConfigFile {
   ClassNames classes = {};
   bool in_text_config = false;  // the model also reads images; `text_config` describes this part
   SizeKeys sizes = {};
-  // Whether sizes must be given, because their default depends on the model type more than a reader
-  // would expect.
+  // Tell whether sizes must be given, because their default depends on the model type more than a
+  // reader would expect.
   bool needs_ffn = true, needs_kv_heads = false;
   std::string_view epsilon = "rms_norm_eps";  // "": no such key
   ActivationKey activation = {};
-  // Keys of rotary positions as they are written: their base, and the part of a head that is
-  // rotated, as a share or as a number of elements. A key that is "" is not written.
+  // Name the keys of rotary positions as they are written: their base, and the part of a head that
+  // is rotated, as a share or as a number of elements. A key that is "" is not written.
   std::string_view rotary_base = "rope_theta", rotary_share = "", rotary_width = "";
   std::string_view no_yarn = "";  // why YaRN cannot be built for it, and the remedy
   FixedKey fixed[4] = {};
-  // The rows in the order in which they are read: before the sizes, after them, and after the
+  // The rows are in the order in which they are read: before the sizes, after them, and after the
   // activation and `tie_word_embeddings`. The empty rows at the end of a list do nothing.
   ConfigKey early_keys[2] = {};
   ConfigKey keys[10] = {};

@@ -51,7 +51,7 @@ enum class QueryKeyNorm : std::uint8_t { none, rows, heads, turned };
 
 constexpr int most_classes = 1 << 16;  // two bytes of an image's record (exec/data/images.h)
 
-// Settings that follow from a model's architecture unless a file sets them.
+// Holds settings that follow from a model's architecture unless a file sets them.
 struct Traits {
   Family family = Family::gpt;
   Head head = Head::lm;
@@ -73,15 +73,15 @@ struct Traits {
   int token_types = 0;      // BERT: 2; DistilBERT: 0
   int position_offset = 0;  // first row of the position table; RoBERTa: 2
   int decoder_start = 0;    // seq2seq: the token that a decoder reads first
-  // Sizes of the table that each stack of T5 has (models/program/graph/relative.h). There is no
-  // table if `relative_buckets` is 0.
+  // These are the sizes of the table that each stack of T5 has (models/program/graph/relative.h).
+  // There is no table if `relative_buckets` is 0.
   int relative_buckets = 0, relative_distance = 0;
   // Blocks whose number mod `local_period` is `global_place` have no window (Model::local_window).
   int local_period = 1, global_place = -1;
   bool attention_sinks = false;  // every head has a score of its own in each softmax
   int experts = 0;               // of every block but dense_blocks; 0: none
   int experts_per_token = 0;
-  double router_aux_loss_coef = 0;  // of the balancing loss, a mean over blocks and sequences
+  double router_aux_loss_coef = 0;  // factor of the balancing loss
   bool shared_gate = false;     // a sigmoid gate of the token multiplies the shared MLP's output
   bool sigmoid_scores = false;  // see models/program/graph/experts.h, also for groups_by_two
   bool expert_bias = false;     // a bias for the choice only
@@ -104,7 +104,7 @@ struct Model : Traits {
   // The fields from here on are mostly not keys of meshwright's own model JSON, except for those of
   // experts: they follow from the family and the sizes, unless a config.json sets them.
   int rotary_dim = 0;
-  // Scaling of rotary positions for longer texts (models/program/graph/rotary.h).
+  // These scale rotary positions for longer texts (models/program/graph/rotary.h).
   double rotary_factor = 1, rotary_low = 1, rotary_high = 4;
   int rotary_original = 0;
   bool rotary_yarn = false, rotary_truncate = true;
@@ -116,20 +116,20 @@ struct Model : Traits {
   int score_width = 0;  // scores are divided by its square root; 0: head_dim
   double score_cap = 0, logit_cap = 0;  // tanh bounds scores and logits to these; 0: unbounded
   // Blocks from `local_from` on see only the last `local_window` tokens, including their own,
-  // except for those whose number mod `local_period` is `global_place`. If `local_window` is 0, all
-  // blocks see all tokens.
+  // except for those whose number mod `local_period` is `global_place`. If `local_window` is 0, no
+  // block has a window.
   int local_window = 0, local_from = 0;
   double local_rotary_base = 0;  // of blocks with a window, without scaling; 0: rotary_base
-  // Indices of the blocks without rotary positions, ascending. In the other blocks, tokens see only
-  // their own chunk of `attention_chunk` positions, or all earlier tokens if it is 0.
+  // These are the indices of the blocks without rotary positions, ascending. In the other blocks,
+  // tokens see only their own chunk of `attention_chunk` positions, unless it is 0.
   std::vector<int> unrotated_blocks;
   int attention_chunk = 0;
-  // Scaling of queries in blocks without rotary positions (Attributes::temperature,
-  // temperature_floor). If `temperature` is 0, they are not scaled.
+  // These scale queries in blocks without rotary positions (Attributes::temperature,
+  // temperature_floor). If `temperature` is 0, queries are not scaled.
   double temperature = 0;
   int temperature_floor = 1;
-  // Widths of multi-head latent attention. Keys and values are computed from vectors of width
-  // kv_lora_rank (0: the model has no latent attention), and queries from vectors of width
+  // These are widths of multi-head latent attention. Keys and values are computed from vectors of
+  // width kv_lora_rank (0: the model has no latent attention), and queries from vectors of width
   // q_lora_rank (0: from the hidden state). The last rotary_dim elements of a head are rotated.
   int q_lora_rank = 0, kv_lora_rank = 0, v_head_dim = 0;
   int dense_ffn = 0;              // width of the MLP of blocks without experts
@@ -140,17 +140,18 @@ struct Model : Traits {
   double expert_weight_scale = 1;
   bool expert_dropless = false;
   double expert_rank_capacity_factor = 0;
-  // The factor that is assumed for published steps which do not give it. It is that of
+  // This factor is assumed for published steps which do not give it. It is that of
   // Megatron-Bridge's recipes for a rank's experts (github NVIDIA-NeMo/Megatron-Bridge @067f987d,
   // MXFP8).
   static constexpr double usual_rank_capacity_factor = 1.5;
   bool expert_overflow_drops = false;
   double expert_capacity_factor = 0;  // 0: nothing is dropped
-  // The graph of a model from an ONNX file (onnx/imported_graph.h), otherwise null. If it is set,
-  // `architecture` has no meaning, and the fields above are only the sizes that rules about plans
-  // need.
+  // Has the graph of a model from an ONNX file (onnx/imported_graph.h), otherwise null. If it is
+  // set, `architecture` has no meaning, and the fields above do not say what the model computes.
+  // They have the sizes that rules about plans need.
   std::shared_ptr<const ImportedGraph> imported;
-  // The same as `imported`, for a model that was captured from PyTorch (captured/captured_model.h).
+  // Has the segments of a model that was captured from PyTorch (captured/captured_model.h),
+  // otherwise null. If it is set, `architecture` has no meaning either.
   std::shared_ptr<const CapturedModel> captured;
 
   bool reads_images() const { return image_size > 0; }

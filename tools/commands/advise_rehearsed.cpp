@@ -26,7 +26,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// One number of ranks, and the step that the script makes on them.
+// Has a number of ranks, and the step that the script makes on them.
 struct ScriptRung {
   int hosts = 1, per_host = 1, gpus_per_host = 1;
   std::optional<Rehearsed> step = {};  // unset: `reason` says why

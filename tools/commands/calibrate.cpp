@@ -1,4 +1,5 @@
-// `calibrate`: measures this computer and writes the profile of machine `local`.
+// Runs the command `calibrate`, which measures this computer and writes the profile of machine
+// `local`.
 #include <unistd.h>
 
 #include <cstdio>

@@ -38,7 +38,7 @@ inline constexpr ExitCodeMeaning exit_code_meanings[] = {
     {stopped, "stopped on request"},
 };
 
-// A variable of the environment, for the manual page and docs/commands.md. It is read in
+// Describes a variable of the environment, for the manual page and docs/commands.md. It is read in
 // options_from_environment(), or where it acts. Not all variables that are read are listed.
 struct Variable {
   const char* name;

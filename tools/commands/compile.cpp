@@ -1,5 +1,5 @@
-// `compile JOB`: compiles one plan at every level of the training compiler, and shows what each
-// pass saves and the largest batch that then fits.
+// Runs the command `compile JOB`, which compiles one plan at every level of the training compiler,
+// and shows what each pass saves and the largest batch that then fits.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// `completion SHELL`: prints the script that a shell reads to complete this program's command
-// lines. The script calls `completion words -- WORDS`, which prints one line for each word that may
-// come next, and `:files` if file names may come next.
+// Runs the command `completion SHELL`, which prints the script that a shell reads to complete this
+// program's command lines. The script calls `completion words -- WORDS`, which prints one line for
+// each word that may come next, and `:files` if file names may come next.
 #include "tools/commands/completion_words.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace meshwright::tools {
 
 namespace {
 
-// The script for bash. Bash splits words at `=`, so the script reads whole words from the line and
-// removes from each completion the part before the piece that is being typed.
+// Has the script for bash. Bash splits words at `=`, so the script reads whole words from the line
+// and removes from each completion the part before the piece that is being typed.
 constexpr const char* bash_script = R"script(_meshwright() {
   local line=${COMP_LINE:0:COMP_POINT} word piece=${COMP_WORDS[COMP_CWORD]} words
   read -ra words <<<"$line"

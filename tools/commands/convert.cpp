@@ -1,5 +1,5 @@
-// `export-weights JOB --to FOLDER` and `import-weights JOB --from FOLDER`: convert checkpoints to
-// and from the files that Hugging Face's transformers loads and saves.
+// Runs the commands `export-weights JOB --to FOLDER` and `import-weights JOB --from FOLDER`, which
+// convert checkpoints to and from the files that Hugging Face's transformers loads and saves.
 #include <cstring>
 #include <filesystem>
 #include <numeric>

@@ -1,4 +1,5 @@
-// `scale JOB`: predicts throughput, efficiency and cost on more and more GPUs.
+// Runs the command `scale JOB`, which predicts throughput, efficiency and cost on more and more
+// GPUs.
 #include "sim/planner/scale.h"
 #include "models/core/json.h"
 

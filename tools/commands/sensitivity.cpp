@@ -1,5 +1,5 @@
-// `sensitivity JOB`: changes one input of the prediction at a time, and shows which inputs change
-// the job's time, tokens or cost most.
+// Runs the command `sensitivity JOB`, which changes one input of the prediction at a time, and
+// shows which inputs change the job's time, tokens or cost most.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// `share JOBS`: predicts several jobs on one network fabric, and how much each slows the others
-// down.
+// Runs the command `share JOBS`, which predicts several jobs on one network fabric, and how much
+// each slows the others down.
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// `simulate JOB`: predicts the time, memory and cost of a training step.
+// Runs the command `simulate JOB`, which predicts the time, memory and cost of a training step.
 #include <fmt/format.h>
 
 #include <cstdio>

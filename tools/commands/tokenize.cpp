@@ -1,6 +1,6 @@
-// `tokenize FILES --output FILE`: turns text into a token file that a job's `data` reads. Each line
-// of a .jsonl file is a JSON object whose key `--text-key` (default: text) holds a document. Any
-// other file is one document.
+// Runs the command `tokenize FILES --output FILE`, which turns text into a token file that a job's
+// `data` reads. Each line of a .jsonl file is a JSON object whose key `--text-key` (default: text)
+// holds a document. Any other file is one document.
 #include <chrono>
 #include <cstdio>
 #include <fstream>

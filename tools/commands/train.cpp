@@ -157,8 +157,8 @@ int train_rank(const Options& options, const Job& job, const Chosen& chosen, Wor
   throw;
 }
 
-// The decision of rank 0, which it sends to the other ranks: an exit code, and if it is `done`, the
-// resolved run.
+// Holds the decision of rank 0, which it sends to the other ranks: an exit code, and if that is
+// `done`, the resolved run.
 struct Decision {
   int exit_code = done;
   std::string settled;

@@ -1,5 +1,5 @@
-// `validate FILES`: compares predictions with published measurements, source by source, next to the
-// error of a prediction by a constant MFU.
+// Runs the command `validate FILES`, which compares predictions with published measurements, source
+// by source, next to the error of a prediction by a constant MFU.
 #include <fmt/format.h>
 
 #include <cmath>

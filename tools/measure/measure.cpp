@@ -201,9 +201,9 @@ std::vector<Rate> memory_rates(const AllCores& cores, double budget_s) {
   return rates;
 }
 
-// Share of the runs that are faster than the one whose time counts if threads share a kernel. If
-// another process displaces one of the threads, the others wait for it, so fast runs tell most
-// about how the threads share.
+// Is the share of the runs that are faster than the one whose time counts if threads share a
+// kernel. If another process displaces one of the threads, the others wait for it, so fast runs
+// tell most about how the threads share.
 constexpr double undisturbed = 0.1;
 
 // Returns the rates of matmuls for groups of threads: those of a linear layer, forward and

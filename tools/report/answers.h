@@ -9,11 +9,12 @@
 namespace meshwright::tools {
 
 struct AnswerKey {
-  // A path: "memory[].peak_bytes". `*` is any name. A `?` at the end marks an optional key.
+  // Has the path of the key: "memory[].peak_bytes". `*` is any name. A `?` at the end marks an
+  // optional key.
   std::string_view path;
-  // The type: number, integer, string, boolean, array, object or any, one of answer_types(), or
-  // `parallelism` or `training` as in the job file. " or null" may follow. "machine errors" are
-  // `errors` that name a machine instead of a file.
+  // Has the type of the value: number, integer, string, boolean, array, object or any, one of
+  // answer_types(), or `parallelism` or `training` as in the job file. " or null" may follow.
+  // "machine errors" are `errors` that name a machine instead of a file.
   std::string_view type;
   std::string_view meaning;
 };

@@ -60,11 +60,11 @@ class TrainLog {
   bool progress_;
   Clock clock_;
   std::int64_t sequences_ = 0;  // number of sequences in the job's data
-  // The first step of this run, and when it ended. It is not timed, because it may compile and
+  // Have the first step of this run, and when it ended. It is not timed, because it may compile and
   // allocate.
   std::int64_t first_step_ = 0;
   double first_step_ended_ = 0;
-  // Number and seconds of the steps since the last printed line.
+  // Count the steps since the last printed line, and their seconds.
   std::int64_t steps_ = 0;
   double seconds_ = 0;
   std::optional<EventFile> events_;

@@ -16,7 +16,7 @@ namespace meshwright::tools {
 struct ServedCommand {
   std::string_view path;     // "/api/plan"
   std::string_view command;  // "plan"
-  // The keys of the body that hold its jobs. If the key is empty, the body is the job.
+  // Names the keys of the body that hold its jobs. If the key is empty, the body is the job.
   std::vector<std::string_view> jobs = {""};
   std::string_view file_option = {};  // "trace": the response is the file that it writes
   std::string_view type = "application/json";

@@ -59,8 +59,8 @@ class RunCheckpoints {
   std::int64_t position(std::int64_t step) const;          // index of a step's first sequence
   const std::string& how_it_began() const { return how_it_began_; }
 
-  // The lowest evaluation loss so far and its step, or step -1 before the first evaluation. Losses
-  // from before a resume count only if the earlier run set `checkpoint.keep_best`.
+  // Return the lowest evaluation loss so far and its step, which is -1 before the first evaluation.
+  // Losses from before a resume count only if the earlier run set `checkpoint.keep_best`.
   double best_loss() const { return begin_.best_loss; }
   std::int64_t best_step() const { return begin_.best_step; }
 

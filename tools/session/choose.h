@@ -28,10 +28,10 @@ struct Chosen {
 
 bool leaves_a_choice(const Job& job);
 
-// Thrown if no plan that the job allows fits. The program then ends with exit code 3.
+// Is thrown if no plan that the job allows fits. The program then ends with exit code 3.
 class NoPlanFits : public std::runtime_error {
  public:
-  // `answer` is the command's JSON output, which says why nothing fits. Empty: there is none.
+  // `answer` is the command's JSON output, which says why nothing fits, or "" if there is none.
   explicit NoPlanFits(const std::string& message, std::string answer = "")
       : std::runtime_error(message), answer_(std::move(answer)) {}
   const std::string& answer() const { return answer_; }
@@ -40,11 +40,11 @@ class NoPlanFits : public std::runtime_error {
   std::string answer_;
 };
 
-// Thrown if Watch::stop ended a search or another command before its end. The program then ends
+// Is thrown if Watch::stop ended a search or another command before its end. The program then ends
 // with exit code 5.
 class StoppedSearch : public StopRequested {
  public:
-  // `answer` is the command's JSON output on what was found until then. Empty: there is none.
+  // `answer` is the command's JSON output on what was found until then, or "" if there is none.
   explicit StoppedSearch(std::string answer = "") : answer_(std::move(answer)) {}
   const std::string& answer() const { return answer_; }
 

@@ -37,7 +37,7 @@ JobParameters parameters_of(const Job& job);
 // neither.
 std::string checkpoint_folder(const Job& job, const std::string& given);
 
-// A checkpoint all of whose data has been read and agrees with its checksums.
+// Has a checkpoint all of whose data has been read and agrees with its checksums.
 struct SoundCheckpoint {
   std::string path;
   Checkpoint found;

@@ -13,7 +13,7 @@ namespace meshwright::session {
 // ":largest", as in "llama:largest".
 bool asks_for_largest(const JobRequest& request);
 
-// A model and the tokens that it is trained on, as words of a request.
+// Has a model and the tokens that it is trained on, as words of a request.
 struct LargestModel {
   std::string model;   // "llama:6.1B"
   std::string tokens;  // "122B"

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* config_file = "config.json";
 
-// The names under which transformers saves and looks for these files.
+// Has the names under which transformers saves and looks for these files.
 constexpr const char* kept_files[] = {"generation_config.json",
                                       "tokenizer.json",
                                       "tokenizer_config.json",

@@ -45,15 +45,16 @@ struct Rehearsed {
   Job job;  // its global_batch x sequence_length are the step's tokens, or samples
   bool has_batch = false, has_tokens = false;
   Cluster cluster;
-  // The recorded ranks. `step`, `spans`, `launches` and `collectives` are those of the first one.
+  // Has the recorded ranks. `step`, `spans`, `launches` and `collectives` are those of the first
+  // one.
   std::vector<RehearsedRank> ranks;
   bool ranks_meet = true;  // false: their messages do not fit each other (sim/rehearsal/meetings.h)
   ReplayedStep step;
   std::vector<RecordedSpan> spans;
-  // Only the fields that a recording determines are set: times, rates, memory, price and goodput.
-  // The step time is that of the slowest rank. Model FLOPs do not include recorded recomputation
-  // and are a mean over the ranks. Causal attention counts as if it had no mask. Memory is that of
-  // the device, with what CUDA and NCCL take.
+  // The prediction has only the fields that a recording determines: times, rates, memory, price and
+  // goodput. The step time is that of the slowest rank. Model FLOPs do not include recorded
+  // recomputation and are a mean over the ranks. Causal attention counts as if it had no mask.
+  // Memory is that of the device, with what CUDA and NCCL take.
   Prediction prediction;
   double hfu = 0;  // share of the GPU's peak that all FLOPs take, with those of recomputation
   std::int64_t launches = 0;

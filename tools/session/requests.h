@@ -18,8 +18,8 @@ struct MachineRequest {
   std::string prices;         // file of prices that precede the known ones; empty: none
   std::string local_profile;  // file of the profile of machine `local`, if it exists
   std::function<Machine()> measure_here;  // measures this computer if it has no profile yet
-  // Returns the path of the file that keeps the result of measure_here() for the day. Null: nothing
-  // is kept.
+  // Returns the path of the file that keeps the result of measure_here() for the day. If the
+  // function is null, nothing is kept.
   std::function<std::string()> kept_profile;
   bool measure_afresh = false;  // even if a profile of today is kept
 };
@@ -37,18 +37,19 @@ struct JobWords {
 
 // Names a job, and what changes it.
 struct JobRequest : MachineRequest, JobWords {
-  // The job's path, or its name in messages if `text` is given. Empty: the words are the job.
+  // Has the job's path, or its name in messages if `text` is given. If it is empty, the words are
+  // the job.
   std::string file;
   std::optional<std::string> text;  // the contents of the job file
   std::vector<std::string> set;     // KEY=VALUE
   std::string framework;            // training.framework
   std::string by;                   // date or duration by which the whole job is to be done
   std::string budget;               // dollars for the whole job
-  // Whether the caller searches plans. Keys that the job leaves out are then open.
+  // Tells whether the caller searches plans. Keys that the job leaves out are then open.
   bool searches = false;
-  // Whether a job that leaves out the batch or the length gets usual ones (with_words()).
+  // Tells whether a job that leaves out the batch or the length gets usual ones (with_words()).
   bool fills_in = false;
-  // Whether a job made of words may have any number of hosts if the words do not say it.
+  // Tells whether a job made of words may have any number of hosts if the words do not say it.
   bool any_count = false;
   int today = 0;  // days since 1970-01-01, for dates and the age of prices
   SageMakerEnvironment sagemaker;

@@ -72,10 +72,10 @@ class RunObserver {
                     std::optional<double> evaluation) = 0;
   // Returns whether the run goes on. If one rank says no after a step, all end there.
   virtual bool goes_on() { return true; }
-  // Called after the last step, once all checkpoints are saved. Sets `outcome.written` to false if
-  // a file of the observer could not be written.
+  // Is called after the last step, once all checkpoints are saved. Sets `outcome.written` to false
+  // if a file of the observer could not be written.
   virtual void end(Outcome& outcome) = 0;
-  // Called if this rank, which is one of several, fails during the steps, in the handler of the
+  // Is called if this rank, which is one of several, fails during the steps, in the handler of the
   // exception. It is not called for InputError. The other ranks wait for this one, so it has to
   // report the exception and end the run on all ranks.
   virtual void fail() {}
@@ -86,8 +86,9 @@ using MakeObserver = std::function<std::unique_ptr<RunObserver>(const Prediction
 // Returns one timeline with the entries of all ranks, on every rank. Every rank calls it.
 Timeline timeline_of_all(const Timeline& own, Communicator& all);
 
-// Thrown on every rank if one of them throws InputError for what it reads, because on other hosts a
-// file or a GPU may differ from that of rank 0. `reports` is true on the first rank that throws it.
+// Is thrown on every rank if one of them throws InputError for what it reads, because on other
+// hosts a file or a GPU may differ from that of rank 0. `reports` is true on the first rank that
+// throws InputError.
 class RankRefuses : public std::runtime_error {
  public:
   RankRefuses(const std::string& message, bool reports)

@@ -15,7 +15,8 @@ struct Watch {
   Say warn = [](const std::string&) {};  // a warning, without the word "warning"
   Say note = [](const std::string&) {};  // what the session does or has decided
   SearchWatch search;                    // how far a search is; null: nobody watches
-  // Called often, from any thread. A search ends once it returns true. Null: nobody stops a search.
+  // The function is called often, from any thread. A search ends once it returns true. If it is
+  // null, nobody stops a search.
   std::function<bool()> stop;
 };
 

@@ -31,12 +31,13 @@ class InFlight {
 
   std::mutex lock_;
   std::map<std::uint64_t, Last> streams_;  // what came last on each stream
-  // An event that is not reached yet: its stream, and the number of its record among all records.
+  // Has an event that is not reached yet: its stream, and the number of its record among all
+  // records.
   struct Under {
     std::uint64_t stream, record;
   };
   std::map<std::uint64_t, Under> under_;
-  // Events and their records, oldest first.
+  // Has the events and the numbers of their records, oldest first.
   std::deque<std::pair<std::uint64_t, std::uint64_t>> order_;
   std::uint64_t records_ = 0;
 };

@@ -1,4 +1,4 @@
-// BART: an encoder and a decoder of equal sizes, with norms after the residual sums.
+// BART has an encoder and a decoder of equal sizes, with norms after the residual sums.
 
 #include "models/architectures/families/config_keys.h"
 #include "models/core/json.h"

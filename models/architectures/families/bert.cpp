@@ -1,4 +1,4 @@
-// BERT, RoBERTa and what has RoBERTa's names, DistilBERT and ALBERT.
+// Describes BERT, RoBERTa and the models with RoBERTa's names, DistilBERT and ALBERT.
 
 #include "models/architectures/families/config_keys.h"
 #include "models/core/json.h"

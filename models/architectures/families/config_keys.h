@@ -1,5 +1,5 @@
-// Rows of a config.json that several families have, and functions from which families make their
-// own rows. A function that reads throws InputError for a value that is not supported.
+// Has rows of a config.json that several families have, and functions from which families make
+// their own rows. A function that reads throws InputError for a value that is not supported.
 #pragma once
 
 #include <string_view>

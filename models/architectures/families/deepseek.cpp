@@ -1,6 +1,6 @@
-// DeepSeek-V2 and V3 have multi-head latent attention; build_attention.cpp has the names of its
-// matrices. They and GLM-4.5 choose experts by groups, have shared experts, and first blocks
-// without experts.
+// DeepSeek-V2 and V3 have multi-head latent attention, whose matrices build_attention.cpp names.
+// They and GLM-4.5 choose experts by groups, have shared experts, and have first blocks without
+// experts.
 #include <algorithm>
 
 #include "models/architectures/families/like_llama.h"

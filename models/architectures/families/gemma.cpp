@@ -1,5 +1,5 @@
-// Gemma 1 to 3: scaled embeddings, norms that multiply by 1 + their weight, and windows from Gemma
-// 2 on.
+// Gemma 1 to 3 have scaled embeddings, norms that multiply by 1 + their weight, and windows from
+// Gemma 2 on.
 #include <algorithm>
 #include <cmath>
 

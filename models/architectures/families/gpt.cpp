@@ -1,4 +1,4 @@
-// GPT-2, and the models of EleutherAI: GPT-Neo, GPT-J and GPT-NeoX.
+// Describes GPT-2, and the models of EleutherAI: GPT-Neo, GPT-J and GPT-NeoX.
 
 #include "models/architectures/families/config_keys.h"
 #include "models/core/json.h"

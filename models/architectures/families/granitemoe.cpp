@@ -1,4 +1,4 @@
-// Granite with experts: factors of embeddings, scores, logits and the residual stream.
+// Granite with experts has factors of embeddings, scores, logits and the residual stream.
 #include <cmath>
 
 #include "models/architectures/families/like_llama.h"

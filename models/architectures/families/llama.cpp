@@ -1,4 +1,4 @@
-// Llama 2 and 3, and Mistral, whose parameters have the same names.
+// Describes Llama 2 and 3, and Mistral, whose parameters have the same names.
 
 #include "models/architectures/families/like_llama.h"
 #include "models/core/json.h"

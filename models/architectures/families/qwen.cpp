@@ -1,4 +1,4 @@
-// Qwen 2 and 3, without and with experts.
+// Describes Qwen 2 and 3, without and with experts, and OLMoE.
 #include <algorithm>
 
 #include "models/architectures/families/like_llama.h"

@@ -1,4 +1,4 @@
-// StarCoder (GPT BigCode) and StarCoder 2.
+// Describes StarCoder (GPT BigCode) and StarCoder 2.
 
 #include "models/architectures/families/like_llama.h"
 #include "models/core/json.h"

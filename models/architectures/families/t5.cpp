@@ -1,4 +1,4 @@
-// T5: an encoder and a decoder of equal sizes, with tables of relative positions.
+// T5 has an encoder and a decoder of equal sizes, with tables of relative positions.
 
 #include "models/architectures/families/config_keys.h"
 #include "models/core/json.h"

@@ -13,7 +13,7 @@ namespace meshwright::architectures {
 
 using OnnxDims = std::vector<std::int64_t>;
 
-// The values of TensorProto.DataType that can be read.
+// Has the values of TensorProto.DataType that can be read.
 enum class OnnxType : int {
   f32 = 1,
   u8 = 2,
@@ -34,7 +34,7 @@ struct OnnxTensor {
   OnnxType type = OnnxType::f32;
   OnnxDims dims;
   std::string raw;
-  // A path. If it is "", the elements are in `raw`.
+  // Has the path of the file with the elements. If it is "", the elements are in `raw`.
   std::string external_file;
   std::int64_t external_offset = 0;
   std::int64_t elements() const;
@@ -53,7 +53,7 @@ struct OnnxAttribute {
 struct OnnxNode {
   std::string name;  // "Add (number 17)" if the file gives none
   std::string op;
-  // The node's path in PyTorch, as far as the exporter gives it: "model.layers.0.mlp".
+  // Has the node's path in PyTorch, as far as the exporter gives it: "model.layers.0.mlp".
   std::string module;
   std::vector<std::string> inputs, outputs;  // "": an optional operand that is absent
   std::map<std::string, OnnxAttribute, std::less<>> attributes;

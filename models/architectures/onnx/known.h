@@ -23,8 +23,8 @@ struct Known {
 };
 using KnownPtr = std::shared_ptr<const Known>;
 
-// Largest number of elements of a tensor that is computed while reading. Masks of 512 tokens have
-// far fewer.
+// Is the largest number of elements of a tensor that is computed while reading. Masks of 512 tokens
+// have far fewer.
 constexpr std::int64_t most_known = std::int64_t{1} << 23;
 
 std::int64_t element_count(const OnnxDims& dims);

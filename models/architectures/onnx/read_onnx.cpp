@@ -12,9 +12,9 @@ namespace meshwright::architectures {
 
 namespace {
 
-// The graph is read with a short sequence. If its length is not fixed, it is read again with a
-// longer one, to check that it has as many operations then, and because only longer masks may show
-// a window.
+// The graph is read with a short sequence. If neither the file nor its table of positions limits
+// the length, the graph is read again with a longer one, to check that it has as many operations
+// then, and because only longer masks may show a window.
 constexpr std::int64_t short_sequence = 8, long_sequence = 512;
 
 struct OnnxReading {
@@ -35,7 +35,8 @@ OnnxReading read_with(const OnnxFile& file, std::int64_t sequence) {
 struct BlockShape {
   std::vector<std::string> operations;
   std::vector<int> reads;  // operations of other units that the block reads
-  // Operations of the block that other units read, counted from the first operation of the block.
+  // Has the operations of the block that other units read, counted from the first operation of the
+  // block.
   std::vector<int> read;
 };
 
