@@ -54,7 +54,7 @@ constexpr SameShape same_shapes[] = {
     {"smollm-1.7b", "smollm2-1.7b"},
     {"yi-1.5-6b", "yi-6b"},
     {"yi-1.5-34b", "yi-34b"},
-    {"starcoderbase-", ""},  // -1b, -3b, -7b
+    {"starcoderbase-", ""},  // starcoderbase-1b, -3b and -7b
     {"starcoderbase", "starcoder"},
 };
 

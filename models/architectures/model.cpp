@@ -145,7 +145,7 @@ void read_experts(Fields& fields, const ExpertKeys& keys, Model& model) {
       fields.fail(capacity_key, "must be above 0 and at most " + std::to_string(most_experts) +
                                     "; experts / experts_per_token and more drop no token");
   }
-  // Without a capacity, no token is dropped.
+  // Without a capacity, the layers of experts are dropless unless the file says otherwise.
   model.expert_dropless = !is_given(fields, capacity_key);
   if (is_given(fields, dropless_key)) model.expert_dropless = fields.required<bool>(dropless_key);
   if (is_given(fields, rank_key)) {

@@ -79,15 +79,15 @@ struct Traits {
   // Blocks whose number mod `local_period` is `global_place` have no window (Model::local_window).
   int local_period = 1, global_place = -1;
   bool attention_sinks = false;  // every head has a score of its own in each softmax
-  int experts = 0;               // of every block but dense_blocks; 0: none
+  int experts = 0;               // number in every block but dense_blocks; 0: none
   int experts_per_token = 0;
   double router_aux_loss_coef = 0;  // factor of the balancing loss
   bool shared_gate = false;     // a sigmoid gate of the token multiplies the shared MLP's output
   bool sigmoid_scores = false;  // see models/program/graph/experts.h, also for groups_by_two
-  bool expert_bias = false;     // a bias for the choice only
+  bool expert_bias = false;     // the router has a bias that only affects the choice
   bool router_bias = false, expert_biases = false;  // of the router's logits, of experts' matrices
   bool groups_by_two = false;
-  bool expert_weights_of_all = false;  // shares of all experts, not of those that were chosen
+  bool expert_weights_of_all = false;  // weights are shares among all experts
   bool weighed_inputs = false;         // weights multiply what experts read, not what they make
   bool operator==(const Traits&) const = default;
 };
@@ -145,7 +145,7 @@ struct Model : Traits {
   // MXFP8).
   static constexpr double usual_rank_capacity_factor = 1.5;
   bool expert_overflow_drops = false;
-  double expert_capacity_factor = 0;  // 0: nothing is dropped
+  double expert_capacity_factor = 0;  // 0: an expert has no capacity
   // Has the graph of a model from an ONNX file (onnx/imported_graph.h), otherwise null. If it is
   // set, `architecture` has no meaning, and the fields above do not say what the model computes.
   // They have the sizes that rules about plans need.

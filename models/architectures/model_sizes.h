@@ -13,8 +13,8 @@ struct ModelSizes {
   int hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0, positions = 0;
   std::int64_t vocabulary = 0;
   bool learned_positions = false;
-  int experts = 0;             // of blocks with experts; 0: none
-  bool dropless = false;       // experts take all tokens that chose them
+  int experts = 0;             // number in blocks with experts; 0: none
+  bool dropless = false;       // see models/program/graph/experts.h
   bool choice_biases = false;  // routers have a bias that only affects the choice
   bool balances = false;       // a loss of each sequence balances the experts
   int shared_ffn = 0;          // width of the experts for all tokens; 0: none

@@ -39,7 +39,7 @@ bool names_recording(const Options& options) {
   const std::string& name = options.operands.front();
   const bool given = options.jobs.contains(name);
   std::error_code error;
-  if (!given && !std::filesystem::is_regular_file(name, error)) return false;  // a pipe?
+  if (!given && !std::filesystem::is_regular_file(name, error)) return false;  // such as a pipe
   try {
     return is_recording(operand_text(options));
   } catch (const InputError&) {  // reported when the job is read

@@ -195,7 +195,7 @@ void keep_freed_memory() {
        {"MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES"})
     if (std::getenv(own) != nullptr) return;
   mallopt(M_MMAP_MAX, 0);
-  mallopt(M_TRIM_THRESHOLD, -1);  // never
+  mallopt(M_TRIM_THRESHOLD, -1);  // the heap is never trimmed
   mallopt(M_TOP_PAD, 64 << 20);
 #endif
 }

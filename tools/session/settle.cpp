@@ -144,7 +144,7 @@ void check_fits(const Run& run) {
 
 void warn_of_fused_optimizer(const Run& run, const Watch& watch) {
   const Training& training = run.chosen.compiled.plan.training;
-  const bool in_passes =  // on a CPU
+  const bool in_passes =  // what a CPU does
       training.compiler == CompilerLevel::none && training.optimizer != OptimizerKind::lamb;
   if (!in_passes || run.chosen.cluster.machine.gpu.kind != DeviceKind::gpu) return;
   watch.warn(run.job.file +

@@ -54,7 +54,7 @@ struct Outcome {
   Timeline predicted;            // one step, as predicted
   Timeline timeline;             // of all ranks; empty unless the request keeps it
   Timeline last_step;            // of all ranks; empty if stopped, unless kept or compared
-  SimTime last_step_begins = 0;  // its time in `timeline`
+  SimTime last_step_begins = 0;  // when it begins in `timeline`
 };
 
 // Follows a run on a rank. Each rank has one, whose functions are called on the thread that trains.

@@ -74,7 +74,7 @@ void write(const Call& call, std::uint64_t together = 0) {
   in_flight().communicated(reinterpret_cast<std::uint64_t>(call.stream));
 }
 
-thread_local int depth = 0;               // of calls of ncclGroupStart
+thread_local int depth = 0;               // number of open groups (ncclGroupStart)
 thread_local std::deque<int> others;      // other ends of the next messages, as ranks of the run
 thread_local std::vector<Call> together;  // calls of the open group
 

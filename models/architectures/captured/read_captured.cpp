@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int format = 1;
-constexpr std::size_t most_items = 1'000'000;  // of one list
+constexpr std::size_t most_items = 1'000'000;  // entries of one list
 
 class CapturedReader {
  public:
