@@ -1,5 +1,6 @@
 // Describes the config.json of one model type of Hugging Face: its classes, the keys of its sizes,
-// and rows that each read and write a key. huggingface.cpp goes through them in both directions.
+// and rows that read and write the other keys. huggingface.cpp goes through them in both
+// directions.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -179,7 +179,7 @@ std::vector<std::string> zoo_names_near(const std::string& name) {
   for (const std::string& each : zoo_names())
     if (joined.size() >= 3 && joined_words(each).starts_with(joined)) found.push_back(each);
   if (!found.empty()) return found;
-  // Look for the longest name of several words with which the words begin: bert-large for
+  // The longest name of several words with which the words begin is the near one: bert-large for
   // bert-large-uncased.
   std::string longest;
   for (const std::string& each : zoo_names())

@@ -9,8 +9,8 @@ namespace meshwright::architectures {
 
 namespace {
 
-// Reads YaRN's scaling. For longer texts it also has a temperature, which makes sines and cosines
-// larger (`attention_factor`) or, in latent attention, the scores (`mscale_all_dim`).
+// Reads YaRN's scaling. For longer texts it also has a temperature, which scales sines and cosines
+// (`attention_factor`) or, in latent attention, the scores (`mscale_all_dim`).
 void read_yarn(Fields& rope, Model& model) {
   const auto number = [&](std::string_view key, double usual) {
     const double value = is_given(rope, key) ? rope.required<double>(key) : usual;

@@ -101,8 +101,8 @@ struct Model : Traits {
   int classes = 0;              // number of classes of a text (head label)
   int pad_token = -1;           // token that fills a row after a text (head label); -1: none
   int image_size = 0, patch_size = 0, channels = 0;  // of square images; 0: the model reads tokens
-  // The fields from here on are mostly not keys of meshwright's own model JSON, except for those of
-  // experts: they follow from the family and the sizes, unless a config.json sets them.
+  // Most of the fields from here on are not keys of meshwright's own model JSON. They follow from
+  // the family and the sizes, unless a config.json sets them.
   int rotary_dim = 0;
   // These scale rotary positions for longer texts (models/program/graph/rotary.h).
   double rotary_factor = 1, rotary_low = 1, rotary_high = 4;

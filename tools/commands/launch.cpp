@@ -52,7 +52,8 @@ Words fronted(const Words& command) {
   return found;
 }
 
-// Runs a command to its end without standard input and output. Returns its exit code.
+// Runs a command to its end without standard input and output. Returns what run_child() returns,
+// such as its exit code.
 int run_quietly(const Words& command) {
   return run_child(command, not_started, [] {
     const int nothing = open("/dev/null", O_RDWR);

@@ -15,8 +15,8 @@ bool names_recording(const Options& options);
 // Reads the recording that is the first operand. Throws InputError if it is damaged.
 Recording asked_recording(const Options& options);
 
-// Returns the request for the prediction of a recording, from the options of the command: --on and
-// --count for the cluster, --host-factor, --set, --by and --budget.
+// Returns the request for the prediction of a recording, from options of the command such as --on
+// and --count for the cluster, --host-factor, --set, --by and --budget.
 RehearsalRequest rehearsal_request(const Options& options);
 
 // Throws InputError if the file of --report, --summary, --trace or --write cannot be written.

@@ -143,7 +143,8 @@ int train_rank(const Options& options, const Job& job, const Chosen& chosen, Wor
     return std::make_unique<RankReport>(options, job, chosen, prediction, world);
   };
   const int code = code_of(train(how, job, chosen, world, observe, printed_watch()));
-  // The launcher knows how the run ended. mpirun would take seconds to stop ranks that fail.
+  // A rank that the launcher started returns 0, because the launcher knows how the run ended, and
+  // mpirun would take seconds to stop ranks that fail.
   return options.as_rank ? done : code;
 } catch (const RankRefuses& refusal) {
   if (refusal.reports()) std::fprintf(stderr, "error: %s\n", refusal.what());

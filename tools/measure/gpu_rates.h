@@ -25,8 +25,9 @@ class GpuRates {
   void memory(Dtype storage);
   // Measures the efficiency curve of matmuls. `precision` has 16 bits.
   void products(Precision precision);
-  // Measures matmuls in another precision. `share` becomes the share of that curve which they
-  // reach. If their peak is unknown, it is derived from the measurement instead, and `share` is 1.
+  // Measures matmuls in another precision. `share` becomes the share of the efficiency curve of
+  // products() which they reach. If their peak is unknown, it is derived from the measurement
+  // instead, and `share` is 1.
   void other_products(Precision precision, double& share);
   void fp8_products();
   void attention(Precision precision);

@@ -179,7 +179,7 @@ void HtmlPage::curve(const std::string& caption, const std::string& axis,
   if (of_steps.empty()) return;
   const std::vector<double>& values = of_steps.values();
   const Frame frame = frame_of(of_steps);
-  // Draws fewer than 4000 points, because the picture has fewer pixels.
+  // Draws fewer than 4000 points, because the picture has fewer columns of pixels.
   const std::size_t stride = std::max<std::size_t>(1, values.size() / 2000);
   const double each =
       (frame.last - frame.first) / static_cast<double>(std::max<std::size_t>(values.size(), 2) - 1);

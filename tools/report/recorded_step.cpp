@@ -257,7 +257,8 @@ std::string lane_of(const Recording& recording, const RecordedSpan& span) {
   return fmt::format("stream {}", recording.events[static_cast<std::size_t>(span.event)].stream);
 }
 
-// Returns the name of the operation that issued the event of a span, or else of what the event is.
+// Returns the name of the operation that issued the event of a span, or a name for the event itself
+// if there is no such operation.
 std::string operation_of(const Recording& recording, const RecordedSpan& span) {
   if (static_cast<std::size_t>(span.event) >= recording.events.size()) return "end of the step";
   const RecordedEvent& event = recording.events[static_cast<std::size_t>(span.event)];

@@ -48,8 +48,8 @@ const ServedCommand* served_command(std::string_view path) {
 
 namespace {
 
-// Adds the jobs of the body, as operands in the order of their keys. Throws InputError if one is
-// missing or names a file.
+// Adds the jobs of the body, as operands in the order of their keys. Throws InputError if the body
+// is not JSON, or if a job is missing or names a file.
 void add_jobs(const ServedCommand& command, const std::string& body, const std::string& models,
               Call& call) {
   const bool is_whole = command.jobs.front().empty();

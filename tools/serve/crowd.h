@@ -1,7 +1,7 @@
 // Limits for how many clients the server waits at once. Each connection holds a thread, so clients
 // that begin requests and do not end them could take all threads. If the server waits for more than
 // `most` clients, the one that it has waited for longest is given up: its socket is shut down,
-// which wakes its thread. A connection whose search runs or waits for its turn does not wait for
+// which wakes its thread. A connection whose command runs or waits for its turn does not wait for
 // its client, so it stays.
 //
 // On a busy computer a thread may still sleep although its client has already sent or taken bytes.

@@ -21,16 +21,16 @@ inline constexpr std::chrono::seconds to_send_rest{5};
 // they take their responses. For a further client, it gives up the one that it has waited for
 // longest (crowd.h).
 inline constexpr int most_awaited = 64;
-// Limits how many searches run at once. There are as many as usable cores, up to this number, and
+// Limits how many commands run at once. There are as many as usable cores, up to this number, and
 // each may use all cores.
 inline constexpr int most_running = 8;
-// Limits the time of one search, once it has begun.
+// Limits the time of one command, once it has begun.
 inline constexpr std::chrono::seconds to_search{600};
-// Limits the bytes that a search may print on standard output, or in one line of standard error.
+// Limits the bytes that a command may print on standard output, or in one line of standard error.
 inline constexpr std::size_t most_answer_bytes = 256'000'000;
-// Limits how many searches may wait, as a multiple of those that may run at once.
+// Limits how many commands may wait, as a multiple of those that may run at once.
 inline constexpr int waiting_per_running = 4;
-// Has the number of threads of the server: one for each client that it waits for and each search
+// Has the number of threads of the server: one for each client that it waits for and each command
 // that runs or waits, and a few for connections that are about to end.
 inline constexpr int server_threads = most_awaited + (1 + waiting_per_running) * most_running + 8;
 

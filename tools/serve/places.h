@@ -1,4 +1,4 @@
-// Limits how many searches run at once. `waiting` more wait in order of arrival, and the others are
+// Limits how many commands run at once. `waiting` more wait in order of arrival, and the others are
 // rejected.
 #pragma once
 

@@ -64,9 +64,9 @@ class RunCheckpoints {
   double best_loss() const { return begin_.best_loss; }
   std::int64_t best_step() const { return begin_.best_step; }
 
-  // Saves a checkpoint after a step if it is due, if the run ends after this step (`last`), or if
-  // the evaluation loss is the best so far and the job keeps the best. `evaluation` is the loss
-  // that was measured after the step, if any.
+  // For a job with checkpoints, saves one after a step if it is due, if the run ends after this
+  // step (`last`), or if the evaluation loss is the best so far and the job keeps the best.
+  // `evaluation` is the loss that was measured after the step, if any.
   void after_step(std::int64_t step, double loss, bool last, std::optional<double> evaluation);
   bool finish();  // waits for the last save; false: it failed
 

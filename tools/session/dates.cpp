@@ -77,7 +77,8 @@ int next_such_day(unsigned month, unsigned day, int today, const std::string& te
 
 // Reads a date of three numbers. After a year of four digits in front come month and day. A year at
 // the end follows day and month, if the text has dots or the first number exceeds 12, and otherwise
-// month and day. Throws InputError if both orders are possible, or if the year has not four digits.
+// month and day. Throws InputError if both orders are possible and mean different days, if the year
+// has not four digits, or if there is no such day.
 int of_numbers(const std::vector<std::string>& parts, const std::string& text) {
   const int first = std::stoi(parts[0]), second = std::stoi(parts[1]), third = std::stoi(parts[2]);
   const auto day = [&](int year, int month, int of_month) {

@@ -8,7 +8,8 @@ namespace meshwright::session {
 
 // Returns the day that a text names, in days since 1970-01-01, or nothing if it is no date. A day
 // without a year, and a day of the week, is the next one after `today`. Throws InputError, without
-// the option's name, for dates that there are not and for those that people read in two ways.
+// the option's name, for dates that do not exist, that people read in two ways, that have a time of
+// day, or that lack the day.
 std::optional<int> date_meant(const std::string& text, int today);
 
 // Returns the day as "2026-12-24".

@@ -8,8 +8,9 @@
 
 namespace meshwright::session {
 
-// Returns the files that a call reads: those that its caller names, `given`, and those that the job
-// names. check_writable() refuses each of them as an output.
+// Returns the files that a call reads: those that its caller names, `given`, the job's file with
+// the files of settings that it names, the file of its model, and those of its data.
+// check_writable() refuses each of them as an output.
 std::vector<std::string> files_read(std::vector<std::string> given, const Job& job);
 
 }  // namespace meshwright::session

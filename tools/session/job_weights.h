@@ -33,7 +33,7 @@ struct JobParameters {
 // Returns the parameters of the job's model. How the plan splits the model does not change them.
 JobParameters parameters_of(const Job& job);
 
-// Returns `given`, or the job's checkpoint folder if it is empty. Throws InputError if there is
+// Returns `given`, or, if that is "", the job's checkpoint folder. Throws InputError if there is
 // neither.
 std::string checkpoint_folder(const Job& job, const std::string& given);
 

@@ -24,8 +24,8 @@ struct LoadRequest {
   std::optional<int> threads;
 };
 
-// Returns the job as one process of this computer computes it: without its degrees, its cluster,
-// its dropout and the loss that balances experts, sequence by sequence.
+// Returns the job as one process of this computer computes it, sequence by sequence: without its
+// degrees, its cluster, its dropout and the loss that balances experts, among others.
 Job on_one_process(Job job);
 
 // Returns whether the folder holds weights as transformers saves them, or the path is such a file.
@@ -34,9 +34,9 @@ bool holds_safetensors(const std::string& path);
 class LoadedModel {
  public:
   // Compiles the model's forward pass and loads the weights. The settings of on_one_process() are
-  // applied to `job`. Throws InputError for weights of another model, and NoPlanFits if this
-  // computer has too little memory. A computer without GPUs needs no profile, because nothing is
-  // predicted.
+  // applied to `job`. Throws InputError for weights that are missing or of another model, and
+  // NoPlanFits if this computer has too little memory. A computer without GPUs needs no profile,
+  // because nothing is predicted.
   LoadedModel(const Job& job, const LoadRequest& how, const MachineRequest& machines,
               const Watch& watch);
 

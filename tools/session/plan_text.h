@@ -8,8 +8,7 @@
 
 namespace meshwright::session {
 
-// Returns a line such as "ranks 16 = data 2 x tensor 2 x pipeline 4   1f1b   8 micro-batches of 2
-// zero 1 over 2   recompute selective".
+// Returns a line about the plan that begins like "ranks 16 = data 2 x tensor 2 x pipeline 4".
 std::string plan_text(const Plan& plan);
 // Returns a short text of a plan, such as "p4 t2 d2 mb2 zero1": the degrees of pipeline, tensor and
 // data, the micro-batch, and choices that differ from the usual ones.

@@ -28,7 +28,7 @@ Machine unmeasured_computer();
 // Chooses the plan of a job of a captured model for `ranks` processes (0: as many as the plan has),
 // and returns the settled run. Its Programs do not count the memory that PyTorch's allocator holds.
 // Throws InputError if the model is not a captured one or the plan has another number of ranks, and
-// NoPlanFits if no plan fits.
+// NoPlanFits if a search finds no plan that fits.
 std::string settle_script(const JobRequest& wanted, const TrainRequest& how, int ranks,
                           const Watch& watch);
 

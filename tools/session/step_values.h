@@ -1,5 +1,5 @@
-// Holds values of the steps of a run of any length in bounded memory. When 8192 values are held,
-// every second one is dropped, and from then on only every second one is added.
+// Holds values of the steps of a run of any length in bounded memory. Whenever 8192 values are
+// held, every second one is dropped, and from then on half as many are added.
 #pragma once
 
 #include <cstddef>

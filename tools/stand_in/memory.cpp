@@ -60,8 +60,7 @@ void give_back(std::size_t bytes, int number) {
 }
 
 void* reserve(std::size_t bytes) {
-  // A GPU's addresses begin at multiples of 2 MiB where blocks are large, and PyTorch counts on
-  // 512.
+  // A GPU's large blocks begin at multiples of 2 MiB, and PyTorch relies on multiples of 512 bytes.
   const std::size_t whole = rounded_up(bytes, kPage) + kAlignment;
   void* const base = mmap(nullptr, whole, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -176,8 +176,8 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* group, int ranks, int rank, in
                                       ncclConfig_t*) {
   return made(group, ranks, rank);
 }
-// Adds the rank in the whole run of the other end of one of this thread's next messages, in their
-// order. The recorder calls it. With -1, all that were added before are removed.
+// Adds a rank of the whole run to the list of the other ends of this thread's next messages, in
+// their order. The recorder calls it. With -1, all that were added before are removed.
 void meshwright_stand_in_peer(int rank) {
   if (rank < 0)
     others.clear();

@@ -46,7 +46,7 @@ struct CapturedParameter {
   std::optional<bool> decays;  // whether weight decay applies; unset: to matrices only
 };
 
-// Describes a tensor that one segment makes and others read.
+// Describes a tensor that one segment makes and others may read.
 struct CapturedTensor {
   Scaled bytes;
   bool has_gradient = false;
