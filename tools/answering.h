@@ -4,7 +4,7 @@
 
 namespace meshwright::tools {
 
-// The first word of a command line that runs run_answering(). The help does not list the word.
+// Is the first word of a command line that runs run_answering(). The help does not list the word.
 inline constexpr const char* answering_word = "answer";
 
 // Reads a call from standard input, runs it, and prints its answer. Standard error gets lines of

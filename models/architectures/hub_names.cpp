@@ -179,8 +179,8 @@ std::vector<std::string> zoo_names_near(const std::string& name) {
   for (const std::string& each : zoo_names())
     if (joined.size() >= 3 && joined_words(each).starts_with(joined)) found.push_back(each);
   if (!found.empty()) return found;
-  // The longest name of several words with which the words begin is the near one: bert-large for
-  // bert-large-uncased.
+  // If `joined` begins with names of several words, the longest of these is the near one:
+  // bert-large for bert-large-uncased.
   std::string longest;
   for (const std::string& each : zoo_names())
     if (each.size() > longest.size() && each.find('-') != std::string::npos &&

@@ -166,7 +166,7 @@ struct Model : Traits {
   bool hides_padding() const { return classifies_text() && !is_causal(); }
   int embedding_width() const { return embedding > 0 ? embedding : hidden; }
   bool shares_layers() const;  // all blocks have the same parameters
-  // Returns whether the graph cannot be built with more or fewer blocks.
+  // Returns whether the model was captured, so that its graph cannot have more or fewer blocks.
   bool is_fixed() const { return captured != nullptr; }
   int window_of(int block) const {
     return block < local_from || block % local_period == global_place ? 0 : local_window;

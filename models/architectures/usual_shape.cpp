@@ -32,7 +32,7 @@ std::int64_t rounded_up(double value, std::int64_t multiple) {
 }
 
 // Returns a shape like those of Llama 3: heads of 128 (of 64 below 1 B parameters), 8 heads of keys
-// (or 4, 2, 1 if 8 do not divide the heads), a gated MLP that is 3.5 times as wide.
+// (or 4, 2, 1 if 8 do not divide the heads), a gated MLP that is about 3.5 times as wide.
 Shape llama_shape(std::int64_t hidden, double parameters) {
   Shape shape;
   shape.hidden = hidden;

@@ -82,8 +82,8 @@ void set_environment(const StandInGpus& gpus, const fs::path& library, const std
   put_in_front("LD_PRELOAD", library.string());
 }
 
-// Writes the public models of the zoo to `folder`. A script that would download such a model gets
-// its shape from there.
+// Writes the models of the zoo to `folder`. A script that would download such a model gets its
+// shape from there.
 void write_zoo(const std::string& folder) {
   fs::create_directory(folder);
   for (const std::string& name : zoo_names())

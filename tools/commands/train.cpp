@@ -52,7 +52,8 @@ std::unique_ptr<World> world_of_ranks(const Options& options) {
   return make_world("mpi", world);
 }
 
-// Throws InputError if a file that the run shall write cannot be written.
+// Throws InputError if a file that the run shall write cannot be written, or if --trace-steps does
+// not fit the run.
 void check_outputs(const Options& options, const Job& job) {
   if (!options.trace_steps.empty()) {
     const StepList traced("--trace-steps", options.trace_steps);

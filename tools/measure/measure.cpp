@@ -96,9 +96,10 @@ struct Rate {
   double per_s = 0;  // of one core, or of the threads that share the kernel
 };
 
-// Measures one core, or `threads` threads that share kernels, while all other cores do the same,
-// because cores share caches, memory and the clock, as in a training step. measure(backend)
-// measures one core or group of threads, which has operands of its own.
+// Measures one core, or `threads` threads that share kernels, while the other cores do the same, as
+// far as they make up whole groups of threads, because cores share caches, memory and the clock, as
+// in a training step. measure(backend) measures one core or group of threads, which has operands of
+// its own.
 class AllCores {
  public:
   explicit AllCores(int cores, int threads = 1) {

@@ -80,7 +80,7 @@ std::vector<std::int64_t> peaks_of(const std::vector<RankMemory>& memory) {
 }
 
 // Returns the table that compares kinds of instructions in the last step, which was traced. The
-// first 15 kinds have a row each, and the others are summed up.
+// first 15 kinds have a row each. The others are summed up, unless there is only one.
 Table comparison_of_kinds(const std::vector<KindTime>& kinds) {
   constexpr std::size_t shown = 15;
   Table table({"kind of instruction", "predicted", "measured"});

@@ -15,7 +15,7 @@
 namespace meshwright::session {
 
 // Returns short names of the frameworks that can run a plan: "megatron bridge titan". If none can,
-// returns "meshwright", whose engine runs every plan.
+// returns "meshwright", for this engine.
 std::string runs_in(const Plan& plan, const Model& model);
 
 struct Elsewhere {

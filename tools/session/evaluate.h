@@ -30,9 +30,9 @@ struct Evaluated {
   bool complete() const { return sequences == of_sequences; }
 };
 
-// Evaluates the job's weights, sequence by sequence, until `goes_on` returns false. Throws
-// InputError for weights or data that do not fit the job, and exec::StopRequested if `goes_on`
-// returns false before any target was evaluated.
+// Evaluates the job's weights, sequence by sequence, to the last one or until `goes_on` returns
+// false. Throws InputError for weights or data that do not fit the job, and exec::StopRequested if
+// `goes_on` returns false before any target was evaluated.
 Evaluated evaluate(const JobRequest& wanted, const EvaluateRequest& how, const Watch& watch,
                    const std::function<bool()>& goes_on);
 

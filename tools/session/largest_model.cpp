@@ -22,7 +22,7 @@ constexpr std::string_view ending = ":largest";
 constexpr double tokens_per_parameter = 20;  // Hoffmann et al. 2022
 constexpr double fewest = 1e7, most = 2e12;  // sizes that usual_shape.h knows
 
-// Returns a number of parameters or tokens with two digits, rounded down: "6.1B".
+// Returns a number of parameters or tokens with two significant digits, rounded down: "6.1B".
 std::string two_digits(double number) {
   const double unit = std::pow(10, std::floor(std::log10(number)) - 1);
   const double rounded = std::floor(number / unit * (1 + 1e-9)) * unit;

@@ -20,9 +20,9 @@ struct LargestModel {
 };
 
 // Returns the largest model that a short search finds whose training on 20 tokens for each
-// parameter keeps --by and --budget. Its size has two digits. With tokens in the request, every
-// model is trained on these. Throws InputError if the request has neither a deadline nor a budget,
-// and NoPlanFits if no model is found, of 10 M parameters or more.
+// parameter keeps --by and --budget. Its size has two significant digits. With tokens in the
+// request, every model is trained on these. Throws InputError if the request has neither a deadline
+// nor a budget, and NoPlanFits if no model is found, of 10 M parameters or more.
 LargestModel largest_model(const JobRequest& request, const SearchOptions& options,
                            const Watch& watch);
 

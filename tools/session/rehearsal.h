@@ -25,7 +25,7 @@ struct RehearsalRequest {
   bool keeps_spans = false;            // whether Rehearsed::spans is filled
 };
 
-// Sums up the collectives of one kind of the recorded rank.
+// Sums up the collectives of one kind on the first recorded rank.
 struct CollectiveSum {
   RecordedCollective kind = RecordedCollective::all_reduce;
   std::int64_t count = 0, bytes = 0;  // bytes as NCCL counts them

@@ -51,8 +51,9 @@ bool is_before_unit(std::string_view line, std::size_t at) {
 }
 
 // Returns the index of the blank at which a line of words is broken: the last blank after `least`
-// up to `most`, or the first one after `most` if a word is too long, or `none`. A gap of two blanks
-// comes first if it leaves more than two thirds of the line full.
+// up to `most`, or the first one after `most` if a word is too long, or `none`. The last blank is
+// not one between a number and its unit. A gap of two blanks comes first if it leaves more than two
+// thirds of the line full.
 std::size_t break_of_words(std::string_view line, std::size_t least, std::size_t most) {
   const std::size_t gap = line.rfind("  ", most);
   if (gap != none && gap > least && gap > most * 2 / 3) return line.find_last_not_of(' ', gap) + 1;

@@ -19,8 +19,9 @@ struct Run {
 
 // Reads the job and chooses its plan. `check_outputs` gets the job before its data is read, and
 // throws InputError if the caller could not write its files. Throws InputError if the job cannot
-// run here: its cluster is neither this computer nor the named hosts, or its data files are wrong.
-// Throws NoPlanFits if no plan fits, or if the given one does not.
+// run here, for example because its cluster is neither this computer nor the named hosts, or
+// because its data files are wrong. Throws NoPlanFits if no plan fits, or if the given one does
+// not.
 Run settle_run(const JobRequest& wanted, const TrainRequest& how,
                const std::function<void(const Job&)>& check_outputs, const Watch& watch);
 

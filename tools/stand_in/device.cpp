@@ -27,8 +27,8 @@ Device from_environment() {
   return found;
 }
 
-// Returns the most bytes of shared memory that a block may ask for, by NVIDIA's tables of
-// compute capabilities.
+// Returns the most bytes of shared memory that a block may ask for, by NVIDIA's tables of compute
+// capabilities. A capability that is not listed here gets the bytes of Hopper (90).
 int shared_bytes() {
   switch (device().capability) {
     case 70:

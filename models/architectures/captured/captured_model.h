@@ -114,7 +114,8 @@ bool is_captured(Fields& fields);
 // Returns the units of the segments: each block (the segments below a module path up to its first
 // number, such as `transformer.h.3`) and each run of segments between blocks. A unit of several
 // segments that has more than a twentieth of the model's work is divided further, because a
-// pipeline can be balanced only by whole units. It is divided where the fewest bytes are handed on.
+// pipeline can be balanced only by whole units. It is divided where the fewest bytes are handed on,
+// among the places that leave enough work on both sides.
 std::vector<CapturedUnit> units_of(const CapturedModel& model);
 
 // Returns the model without the memory that PyTorch's own allocator holds while it runs: the data
