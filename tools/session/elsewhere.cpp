@@ -115,7 +115,8 @@ std::vector<Elsewhere> best_elsewhere(const JobRequest& request, const Job& job,
     return all;
   SearchOptions one = options;
   one.keep_best = 1;
-  one.simulate_at_most = std::min(options.simulate_at_most, 24);  // as `advise`
+  one.simulate_at_most =
+      std::min(options.simulate_at_most, 24);  // as many as `advise` simulates for a search
   one.simulate_for_gap = 0;
   one.prove_gap.reset();
   const std::span<const Framework> asked =

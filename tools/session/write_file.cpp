@@ -40,7 +40,8 @@ void write_file(const std::string& path, std::string_view content) try {
   OutputFile file(path);
   file.write(content);
   file.finish();
-} catch (const InputError& error) {  // `path` has changed since check_writable()
+} catch (
+    const InputError& error) {  // `path` has changed since check_writable(), so now the run fails
   throw RunError(error.what());
 }
 
