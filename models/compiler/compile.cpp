@@ -38,8 +38,9 @@ Plan closed(Plan plan, bool rows_made_again, std::int64_t loss_block_bytes) {
 
 class Compilation {
  public:
-  // Partitions a plan that has no stages yet. The partition balances the graph that the passes make
-  // of that plan. The graph is kept if it can be lowered later.
+  // Partitions the plan, unless it has stages. The partition balances the graph that the passes
+  // make of the plan, or of cut_by(plan) if the target knows peak_bytes. That graph is kept for
+  // lowered(), unless recomputation depends on the stages.
   Compilation(const Model& model, Plan plan, const Target& target)
       : model_(model), target_(target), plan_(std::move(plan)) {
     if (!plan_.stage_of_unit.empty()) return;
@@ -52,7 +53,6 @@ class Compilation {
     known_graph_ = std::move(graph);
   }
 
-  // Returns the plan with its stages.
   const Plan& plan() const { return plan_; }
 
   Compiled lowered(const Plan& plan, const PassObserver& observe = {}) {
@@ -81,12 +81,13 @@ class Compilation {
   const Model& model_;
   const Target& target_;
   Plan plan_;
-  Training known_training_;  // of known_graph_, by which the stages were balanced
+  Training known_training_;  // the settings that known_graph_ was made with
   std::optional<Graph> known_graph_;
 };
 
-// Chooses how much memory to save. Saving memory costs time, so this saves as little as the plan
-// needs to fit into the target's memory.
+// Chooses how much memory a plan saves. Saving memory costs time, so variants of the plan that save
+// less are preferred if they fit into the target's memory. If none fits, the smaller one of the
+// variants that save most and least is taken.
 class Choice {
  public:
   Choice(Compilation& compilation, const Target& target)
@@ -109,7 +110,7 @@ class Choice {
   bool fits(const Compiled& compiled) const { return bytes(compiled) <= target_.memory_bytes; }
 
   // Returns by how many bytes the logits of a loss block are too large for the memory of the stage
-  // that makes the loss. A negative result is the number of bytes by which a block may grow.
+  // that computes the loss. If the result is negative, a block may grow by its absolute value.
   double missing_logits(const Compiled& compiled, const LossBlocks& blocks) const {
     const Program& program = compiled.stages[stage_of(compiled, blocks)];
     return (target_.peak_bytes(program) - target_.memory_bytes) *
@@ -122,8 +123,9 @@ class Choice {
     return compiled.plan.parallelism.stage_layout().stage_of(part);
   }
 
-  // Returns the plan compiled with a smaller loss block, of the size that the memory asks for.
-  // Returns nothing if a smaller block would not help, or if its size is not left to the compiler.
+  // Returns the plan compiled with the largest loss block for which the stage of the loss is
+  // estimated to fit. Returns nothing if the graph has no loss blocks, if the plan sets their size,
+  // if another stage does not fit, or if the block would be smaller than least_loss_block_bytes.
   std::optional<Compiled> with_smaller_loss(const Compiled& compiled) {
     const LossBlocks blocks = loss_blocks(compiled.graph);
     if (blocks.rows == 0 || !leaves_loss_open(compilation_.plan())) return std::nullopt;
@@ -157,8 +159,8 @@ class Choice {
   const Target& target_;
 };
 
-// Lowers the recorded size of a loss block to the bytes of all logits, so that it is never larger
-// than they are.
+// Lowers the recorded size of a loss block to the bytes of a micro-batch's logits, so that it is
+// never larger than they are. Records 0 if the graph has no loss blocks.
 void say_loss_block(Compiled& compiled) {
   std::int64_t& said = compiled.plan.training.loss_block_bytes;
   const LossBlocks blocks = loss_blocks(compiled.graph);

@@ -37,8 +37,8 @@ class ChainCut {
   double between(std::size_t first, std::size_t end) const { return sum_[end] - sum_[first]; }
 
   // Returns the least possible maximum. best[i] is that of the first i items in k parts. If the
-  // last part begins at j, best[j] rises with j and the part's sum falls, so the least maximum is
-  // where the two cross.
+  // last part begins at j, best[j] does not fall as j rises, and the part's sum does not rise, so
+  // the least maximum is where the two cross.
   double least_maximum() const {
     std::vector<double> best = sum_;  // one part
     best[0] = infinity;               // no part may be empty
@@ -64,7 +64,7 @@ class ChainCut {
   std::vector<int> balanced(double limit) const {
     std::vector<double> squares(items_ + 1, infinity);
     squares[0] = 0;
-    std::vector<std::vector<std::size_t>> begin;  // begin[k][i]: where the k-th part of i begins
+    std::vector<std::vector<std::size_t>> begin;  // begin[k][i]: first item of part k of i items
     for (std::size_t k = 1; k <= parts_; ++k) {
       std::vector<double> next(items_ + 1, infinity);
       begin.emplace_back(items_ + 1, 0);

@@ -48,9 +48,9 @@ void check_order(const Graph& graph, const std::vector<int>& stages, int parts) 
                  stage, parts - 1));
 }
 
-// Returns a part of its own for each block, and another one for the units after the blocks. The
-// units before the blocks join the first block's part, unless `embedding_alone` gives them a part
-// of their own.
+// Returns a part of its own for each block, and another one for the units after the blocks. Units
+// before or between blocks join the part of the next block. With `embedding_alone`, those before
+// the first block have a part of their own.
 std::vector<int> one_by_one(const Graph& graph, bool embedding_alone) {
   const int first = embedding_alone ? 1 : 0;
   std::vector<int> stages;
@@ -74,7 +74,8 @@ std::vector<int> cut_manually(const Graph& graph, const std::map<std::string, in
     for (const auto& [path, given] : stage_of)
       if (is_prefix(path, unit.path) && path.size() >= longest) {
         longest = path.size();
-        // A default sends nothing back: the head follows the last block that has a stage.
+        // The stage of the empty path is a default. It never moves a unit to an earlier stage than
+        // the unit before it.
         stage = path.empty() ? std::max(given, before) : given;
         named = true;
       }
@@ -101,7 +102,7 @@ std::vector<int> cut_evenly(const Graph& graph, int parts) {
   std::vector<int> stages;
   int block = 0;
   for (const Unit& unit : graph.units) {
-    // The first `plain` parts have each * plain blocks.
+    // The first `plain` parts together have each * plain blocks.
     const int at = std::min(unit.is_block ? block++ : block, blocks - 1);
     const bool before = !unit.is_block && block == 0;
     stages.push_back(before              ? 0

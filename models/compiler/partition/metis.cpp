@@ -1,7 +1,7 @@
 // METIS cuts a general graph in two, and then each half again. meshwright does this recursion
-// itself, because METIS's own lets a half run out of nodes (and prints about it) when there are few
-// nodes per part. METIS needs integers, so weights are scaled to a fixed sum. Its seed is fixed, so
-// that the same graph is always cut the same way.
+// itself, because METIS's own one lets a half run out of nodes, and prints about it, if there are
+// few nodes per part. METIS needs integers, so weights are scaled to a fixed sum. Its seed is
+// fixed, so that the same graph is always cut the same way.
 #include <metis.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ idx_t scaled(double weight, double sum) {
   return sum > 0 ? std::max<idx_t>(1, static_cast<idx_t>(weight / sum * scaled_sum)) : 1;
 }
 
-// The graph as METIS reads it: the neighbours of node i are adjacent[k] for k from start[i] to
+// A graph in METIS's format: the neighbours of node i are adjacent[k] for k from start[i] to
 // start[i + 1] - 1.
 struct Compressed {
   std::vector<idx_t> node_weight, start, adjacent, edge_weight;
@@ -70,8 +70,8 @@ std::vector<int> bisect(const WeightedGraph& graph, double share) {
   return {side.begin(), side.end()};
 }
 
-// Moves nodes to side `needy` until it has `wanted` nodes. Each time, it moves the node that adds
-// least to the weight of cut edges, and the first one among equals.
+// Moves nodes to side `needy` until it has at least `wanted` nodes. Each time, it moves the node
+// that adds least to the weight of cut edges, and the first one among equals.
 void feed(const WeightedGraph& graph, std::vector<int>& side, int needy, std::ptrdiff_t wanted) {
   while (std::ranges::count(side, needy) < wanted) {
     std::vector<double> added(side.size(), 0);

@@ -24,7 +24,7 @@ std::vector<double> mixed(std::span<const double> cost, std::span<const double> 
   return result;
 }
 
-// The units as leaves below the modules that hold them: `transformer.h.3` below `transformer.h`
+// The module tree of a graph, with its units as leaves: `transformer.h.3` below `transformer.h`
 // below `transformer` below the root.
 struct UnitTree {
   ModuleTree tree;
@@ -51,8 +51,8 @@ UnitTree tree_of(const Graph& graph, const std::vector<double>& weight) {
   return result;
 }
 
-// Returns the graph of units that pass activations to each other. A tensor is sent once to each
-// unit that reads it.
+// Returns the graph of units that pass activations to each other in the forward pass, with bytes as
+// weights of edges. A tensor counts once for each unit that reads it.
 WeightedGraph graph_of(const Graph& graph, const std::vector<double>& weight) {
   WeightedGraph result{weight, {}};
   std::set<std::pair<int, int>> sent;  // (tensor, reading unit)
@@ -116,12 +116,12 @@ std::vector<int> cut_unit_tree(const Graph& graph, const std::vector<double>& we
   return along_the_chain(part, parts);
 }
 
-// The graph in which units of multi-token prediction are joined with the head. They must be on one
-// stage, because the table of tokens, which they and the embedding read, is on the first and the
-// last stage only.
+// A graph in which units of multi-token prediction are joined with the unit after them, the head.
+// They must be on one stage, because the table of tokens, which they and the embedding read, is on
+// the first and the last stage only.
 struct Joined {
   Graph graph;
-  std::vector<int> unit;  // for every unit, the joined unit that it belongs to
+  std::vector<int> unit;  // for every unit, the index of its unit in `graph`
 };
 
 Joined joined(const Graph& graph) {
@@ -148,7 +148,7 @@ std::vector<int> partition_joined(const Graph& graph, const Plan& plan,
     memories[parts.unit[u]] += memory[u];
   }
   Plan of_parts = plan;
-  if (plan.parallelism.names_every_unit)  // a saved partition: they follow the head's stage
+  if (plan.parallelism.names_every_unit)  // in a saved partition too, they follow the head
     for (const Unit& unit : graph.units)
       if (unit.predicts_ahead) of_parts.parallelism.manual_stage.erase(unit.path);
   const std::vector<int> stages = partition(parts.graph, of_parts, costs, memories);

@@ -59,7 +59,7 @@ class TreeCut {
  private:
   using List = std::vector<int>;
 
-  // Cost from outside a list that its first and its last part carry in addition.
+  // Cost from outside a list that the first and the last part of the list carry in addition.
   struct Burden {
     double first = 0, last = 0;
   };
@@ -88,8 +88,8 @@ class TreeCut {
     const Deal deal = best_deal(list, parts.count, burden);
     const int count = static_cast<int>(deal.seats.size());
     int next = parts.first;
-    // The cost that the first part carries in addition. deal.cost already includes the burden of
-    // the first and the last segment.
+    // Cost that the next part with a seat carries in addition. deal.cost already includes the
+    // burden of the first and the last segment.
     double waiting = deal.seats.front() > 0 ? burden.first : 0;
     for (int s = 0; s < count; ++s) {
       List segment;
@@ -150,7 +150,7 @@ class TreeCut {
   }
 
   // Returns the largest cost per part if every segment were cut evenly. A segment without a part
-  // counts with the one before it, or with the first one that has a part if there is none before.
+  // counts with the last one before it that has a part, or with the first one that has a part.
   static double promise(const Deal& deal) {
     double largest = 0, cost = 0;
     int seats = 0;

@@ -1,4 +1,4 @@
-// The table of contents: every pass that a graph goes through, in order.
+// The list of all passes, in the order in which they run.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -93,7 +93,7 @@ std::span<const Pass> training_passes() { return training_list; }
 std::vector<Pass> passes_of(const Training& training) {
   const unsigned level = 1U << static_cast<unsigned>(training.compiler);
   const auto is_off = [&](std::string_view name) {
-    // torch.compile sees blocks and the loss, but not the head together with the loss.
+    // torch.compile compiles blocks and the loss, but not the head together with the loss.
     if (name == "fuse_loss" && is_of_pytorch(training.framework)) return true;
     return std::ranges::find(training.passes_off, name) != training.passes_off.end();
   };
@@ -119,7 +119,8 @@ void check_passes_off(const Training& training) {
 
 namespace {
 
-// Sizes are counted in 63 bits. No tensor that anybody can hold comes near.
+// Throws ImmenseTensor if a tensor has more than 1e15 bytes. Sizes are computed in 63 bits, which
+// no realistic tensor comes near.
 void refuse_immense_tensors(const Graph& graph) {
   constexpr double most_bytes = 1e15;
   for (const Tensor& tensor : graph.tensors) {

@@ -6,7 +6,8 @@
 
 namespace meshwright::compiler {
 
-// Appends a node whose output tensors the graph has already.
+// Appends a node whose output tensors the graph already has, and makes it their producer. Gradients
+// of parameters, to which the node adds, have no producer.
 inline void append_node(Graph& graph, const Node& node) {
   for (const int id : node.outputs)
     if (is_made(graph.tensor(id)))
@@ -14,7 +15,7 @@ inline void append_node(Graph& graph, const Node& node) {
   graph.nodes.push_back(node);
 }
 
-// Makes `tensor`, which other nodes know already, output `i` of the latest node.
+// Makes the existing tensor `tensor` output `i` of the last node.
 inline void make_as(Graph& graph, int i, int tensor) {
   graph.nodes.back().outputs[i] = tensor;
   graph.tensors[tensor].producer = static_cast<int>(graph.nodes.size()) - 1;

@@ -1,4 +1,5 @@
-// The rules about plans of captured models, whose operations are not known.
+// The rules about plans of captured models. Such a model was recorded from a PyTorch program, and
+// its operations are not known.
 #include "models/compiler/plan/rules.h"
 #include "models/program/step_settings.h"
 

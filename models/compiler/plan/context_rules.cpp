@@ -9,9 +9,9 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Returns into how many parts the heads of a tensor rank can be divided, so that each part has an
-// equal number of query heads and of key-value heads. Returns 0 if the tensor degree does not
-// divide the heads, which another rule reports.
+// Returns the largest number of parts into which the heads of a tensor rank can be divided, so that
+// each part has an equal number of query heads and of key-value heads. Returns 0 if the tensor
+// degree does not divide both, which another rule reports.
 int heads_to_share(const Parallelism& p, const ModelSizes& model) {
   const int common = std::gcd(model.heads, model.kv_heads);
   return common % p.tensor == 0 ? common / p.tensor : 0;
@@ -68,8 +68,10 @@ int default_context_heads(const Parallelism& p, const ModelSizes& model, int ran
   return static_cast<int>(chosen);
 }
 
-// A rank that shares sequences holds two chunks of each sequence (models/program/graph/context.h).
-// It merges the results of attention over other ranks' chunks by their log-sum-exps.
+// Checks the context degree and context_exchange. A rank holds two chunks of each sequence
+// (models/program/graph/context.h), so the length must divide into twice as many chunks as ranks.
+// Unless ranks exchange heads, a rank merges the results of attention over other ranks' chunks by
+// their log-sum-exps, which the unfused kernel does not do.
 Ruling broken_context_rule(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
   const int context = p.context, length = plan.training.sequence_length;

@@ -26,7 +26,7 @@ Ruling check_batch(const Plan& plan, const ModelSizes&) {
                            "{} in micro-batches of {} on data {} are {} per step; at most {}: use "
                            "a larger micro_batch or data",
                            batch, micro_batch, data, batch / once, most_micro_batches);
-  // The proposed batches satisfy the rule of the schedule too.
+  // The proposed batches also satisfy the schedule's rule about the number of micro-batches.
   const bool in_groups = schedule_info(plan.parallelism.schedule).in_groups;
   const std::int64_t unit = once * (in_groups ? plan.parallelism.pipeline : 1);
   const std::int64_t lower = batch / unit * unit;
@@ -59,8 +59,8 @@ Ruling check_tensor(const Plan& plan, const ModelSizes& model) {
       "'megatron' or 'speed'");
 }
 
-// Checks what a tensor group shares besides the weights of matmuls: the batch, the rows, the
-// columns.
+// Checks what a tensor group shares besides the weights of matmuls: the sequences of a batch, or
+// the rows of activations.
 Ruling check_tensor_shares(const Plan& plan, const ModelSizes&) {
   const Parallelism& p = plan.parallelism;
   const int micro_batch = plan.training.micro_batch,
@@ -209,7 +209,6 @@ Ruling check_chunks(const Plan& plan, const ModelSizes& model) {
                  schedule.name, schedule.least_chunks, p.virtual_stages, schedule.least_chunks)
       .refuse_if(p.virtual_stages > 1 && p.pipeline == 1, key,
                  "{} needs a pipeline of 2 or more stages; use virtual_stages 1", p.virtual_stages)
-      // The embedding and the head count as units, because each may have a chunk of its own.
       .refuse_if(chunks > 1 && chunks > units_to_cut(model), "/parallelism/pipeline",
                  "{} x virtual_stages {} = {} chunks, but the model has {} layers, {} and a head; "
                  "use at most {} chunks",
@@ -223,8 +222,8 @@ Ruling check_schedule(const Plan& plan, const ModelSizes& model) {
   const ScheduleInfo& schedule = schedule_info(p.schedule);
   const bool gathers_units = p.zero_stage == 3, reduces_each = plan.reduces_each_micro_batch();
   const char* remedy = micro_batches > 1 ? "'last'" : "zero_stage 0 or 1";
-  // If blocks share parameters, every stage has copies of them, even a stage that does not use
-  // them.
+  // In models whose blocks share parameters, every stage has copies of these, even a stage that
+  // does not use them.
   const bool has_copies = (model.has_decoder || model.shares_layers) && p.pipeline > 2;
   return Judge()
       .refuse_if(has_copies && gathers_units, "/parallelism/zero_stage",

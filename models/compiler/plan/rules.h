@@ -1,5 +1,5 @@
-// The rules about plans. A rule is a function that returns how a plan breaks it, and may rely on
-// the rules that broken_rule() (verify.cpp) asks before it.
+// The rules about plans. A rule is a function that returns how a plan breaks it, or nothing. It may
+// rely on the rules that broken_rule() (verify.cpp) checks before it.
 #pragma once
 
 #include <initializer_list>
@@ -11,7 +11,7 @@
 
 namespace meshwright::compiler {
 
-// Returns the first violation of the rules of a file.
+// Each returns the first rule of one file that the plan breaks, or nothing.
 Ruling broken_degree_rule(const Plan& plan, const ModelSizes& model);
 Ruling broken_captured_rule(const Plan& plan, const ModelSizes& model);
 Ruling broken_training_rule(const Plan& plan, const ModelSizes& model);
@@ -22,7 +22,7 @@ using PlanRule = Ruling (*)(const Plan& plan, const ModelSizes& model);
 Ruling first_broken(std::initializer_list<PlanRule> rules, const Plan& plan,
                     const ModelSizes& model);
 
-// Asks whether conditions break rules, and keeps the first violation. All conditions are evaluated.
+// Collects rulings and keeps the first violation. All conditions are evaluated.
 class Judge {
  public:
   template <class... Values>
@@ -31,7 +31,7 @@ class Judge {
     if (is_broken && !ruling_) ruling_ = broken(key, statement, values...);
     return *this;
   }
-  // Says that what is asked for is legal, but not supported yet.
+  // Reports a request that is legal, but not supported yet.
   template <class... Values>
   Judge& not_yet_if(bool is_asked, std::string_view key, std::string_view what,
                     const Values&... values) {
@@ -39,7 +39,7 @@ class Judge {
       ruling_ = unsupported(key, std::string(what) + " is not supported yet", values...);
     return *this;
   }
-  // The same as refuse_if(), where the divisors of `number` are the legal values.
+  // Does the same as refuse_if(), and adds the divisors of `number` as the legal values.
   template <class... Values>
   Judge& choose_divisor_if(bool is_broken, std::int64_t number, std::string_view key,
                            std::string_view statement, const Values&... values) {
@@ -53,12 +53,12 @@ class Judge {
   Judge& above_zero(std::string_view key, double value) {
     return refuse_if(!(value > 0), key, "{} must be above 0", value);
   }
-  // Both ends of the range are legal.
+  // Checks that the value is in the range, both ends included.
   Judge& within(std::string_view key, double value, double low, double high) {
     return refuse_if(!(value >= low && value <= high), key, "{} is out of range; use {} to {}",
                      value, low, high);
   }
-  // Only the lower end of the range is legal.
+  // Checks that the value is in the range, which includes `low` but not `high`.
   Judge& below(std::string_view key, double value, double low, double high) {
     return refuse_if(!(value >= low && value < high), key,
                      "{} is out of range; use {} or more and less than {}", value, low, high);

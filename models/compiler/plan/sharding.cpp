@@ -12,7 +12,7 @@ int zero_stage_of(const Plan& plan, const Parameter& parameter) {
   const int shards = of_experts ? plan.degrees().expert_shard() : plan.shard_group();
   if (shards == 1) return 0;
   const bool whole = stays_whole(plan, parameter);
-  if (!parameter.trainable)  // it has no states that could be sharded
+  if (!parameter.trainable)  // it has no states to shard
     return plan.parallelism.zero_stage == 3 && !whole ? 3 : 0;
   return whole ? 1 : plan.parallelism.zero_stage;
 }

@@ -139,7 +139,7 @@ Ruling check_lora(const Plan& plan, const ModelSizes&) {
           "what frameworks hold is known of whole-model training; use 'engine', or leave lora out");
 }
 
-// Checks how frozen weights are stored.
+// Checks how adapters' frozen base weights are stored.
 Ruling check_base_weights(const Plan& plan, const ModelSizes& model) {
   if (!plan.training.lora) return {};
   const Lora& lora = *plan.training.lora;
@@ -213,8 +213,8 @@ Ruling check_states(const Plan& plan, const ModelSizes&) {
       .below("/training/ema_decay", t.ema_decay, 0, 1);
 }
 
-// Checks that a run in fp64 is of a captured model, which PyTorch computes, and that it keeps
-// everything in 64 bits.
+// Checks that only captured models, which PyTorch computes, are trained in fp64. Gradients and
+// moments must then be in fp64, and in no other precision.
 Ruling check_fp64(const Plan& plan, const ModelSizes& model) {
   const Training& t = plan.training;
   const bool is_wide = t.precision == Precision::fp64;

@@ -1,6 +1,7 @@
 // A pipeline is partitioned into chunks of units, at most one chunk for each unit. The units are
 // the embedding, every layer and the head. An encoder and a decoder both have layers and an
-// embedding. (A norm after a stack goes with one of these units.)
+// embedding. The norm after a stack of layers is counted with one of these units. A captured model
+// has units of its own instead.
 #pragma once
 
 #include "models/architectures/model_sizes.h"

@@ -1,4 +1,5 @@
-// Asks all rules about a plan. Has the rules about memory and about what is not supported yet.
+// Checks all rules about a plan. This file itself has those about memory, offloading, placement and
+// combinations that are not supported yet.
 #include <algorithm>
 
 #include "models/compiler/plan/rules.h"
@@ -65,7 +66,8 @@ Ruling check_offload(const Plan& plan, const ModelSizes& model) {
                  offload_names()[static_cast<std::size_t>(p.offload)]);
 }
 
-// Refuses plans that are legal, but that this version cannot run.
+// Refuses plans that this version cannot run. Most of them are legal, and are reported as not
+// supported yet.
 Ruling check_supported(const Plan& plan, const ModelSizes& model) {
   const Training& t = plan.training;
   const Parallelism& p = plan.parallelism;

@@ -4,10 +4,11 @@
 // of one overlaps with compute of the other. Here they are tasks one after the other, and input
 // gradients are sent before the weights' gradients are computed.
 //
-// With p equal stages, times f, b, w of the three tasks of a chunk and f >= b >= w, the bubble is
-// (p - 1)(f + b - w). For forwards and backwards that begin and end together, it is published as (p
-// - 1)(f + 2 b - w). A stage holds up to 2 p + 1 half micro-batches. With fewer than 2 p
-// micro-batches, the order is that of 2 p without the tasks of the missing ones.
+// With p equal stages, times f, b, w of the three tasks of a chunk, f >= b >= w, and 2 p or more
+// micro-batches, the bubble is (p - 1)(f + b - w). The published bubble, for a forward and a
+// backward that begin and end together and take f + b + w, is (p - 1)(f + 2 b - w). A stage holds
+// up to 2 p + 1 half micro-batches. With fewer than 2 p micro-batches, the order is that of 2 p
+// without the tasks of the missing ones.
 #include <algorithm>
 #include <deque>
 
@@ -21,7 +22,7 @@ void write_dualpipe_v(int stages, int stage, int micro_batches, VeeWriter& write
   using namespace vee;
   const int after = stages - stage - 1, passed = stage + 1;
   const int rounds = std::max(micro_batches, 2 * stages) - 2 * stages + passed;
-  // The first forwards fill the time until the first micro-batch comes back, and then until its
+  // These forwards fill the time until the first micro-batch comes back, and then until its
   // backward does.
   for (int i = 0; i < 2 * after; ++i) write.forward(there);
   for (int i = 0; i < passed; ++i) write.forward(there), write.forward(back);
@@ -34,8 +35,8 @@ void write_dualpipe_v(int stages, int stage, int micro_batches, VeeWriter& write
     write.both(back);
     write.forward(back), write.both(there);
   }
-  // Only backwards are left. In the second half of them, input gradients go first, and weight
-  // gradients fill the time that is left.
+  // From here on, only backwards are left. In the second half of them, input gradients go first,
+  // and weight gradients fill the time that is left.
   std::deque<int> put_off;  // chunks whose weight gradients are deferred
   const auto backward = [&](int chunk) { write.backward(chunk), put_off.push_back(chunk); };
   const auto weights = [&] { write.weights(put_off.front()), put_off.pop_front(); };

@@ -1,6 +1,7 @@
-// GPipe: all forwards, then all backwards. With chunks, chunk after chunk: every micro-batch passes
-// chunk 0 of all stages before any passes chunk 1. A bound on active micro-batches cuts the step
-// into rounds of that many, each drained before the next begins.
+// GPipe: all forwards, then all backwards. With several chunks, a stage forwards all micro-batches
+// of chunk 0 before any of chunk 1, and runs the backwards in the reverse order of chunks. A bound
+// on active micro-batches cuts the step into rounds of that many, each drained before the next
+// begins.
 #include <algorithm>
 
 #include "models/compiler/schedule/gpipe.h"

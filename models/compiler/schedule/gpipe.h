@@ -1,4 +1,5 @@
-// The order of GPipe. Other schedules use it in rounds if the bound on active micro-batches is low.
+// The order of GPipe. The interleaved schedules run it in rounds if the bound on active
+// micro-batches is too low for their own order.
 #pragma once
 
 #include "models/compiler/schedule/schedule.h"

@@ -1,6 +1,7 @@
 // Interleaved 1F1B over virtual stages (chunk * stages + stage). Micro-batches go through the
-// chunks in groups of `stages`, and forwards and backwards alternate after a warm-up. The bubble is
-// 1/chunks of that of 1F1B. micro_batches must be a multiple of stages.
+// chunks in groups of `stages`, and forwards and backwards alternate after a warm-up. With equal
+// chunks, and without a bound on active micro-batches, the bubble is 1/chunks of that of 1F1B.
+// micro_batches must be a multiple of stages.
 #include "models/compiler/schedule/interleaved.h"
 
 #include <algorithm>

@@ -1,8 +1,10 @@
 // Interleaved 1F1B whose backwards are two tasks, as in zero_bubble (ZB-H1). Stage s runs its
 // weight gradients s backwards of chunks later. With p stages, equal chunks, times f, b and w of
 // their three tasks and w <= f, b, the bubble is (p - 1)(f + b - w). A chunk's times are a stage's
-// divided by the number of chunks, and so is the bubble compared with zero_bubble. No stage holds
-// more activations than the first stage of interleaved. micro_batches must be a multiple of stages.
+// times divided by the number of chunks, so the bubble is smaller than that of zero_bubble by the
+// same factor. No stage holds more activations than the first stage of interleaved. If the bound on
+// active micro-batches is too low (too_tight()), the order is that of rounds instead. micro_batches
+// must be a multiple of stages.
 #include <algorithm>
 
 #include "models/compiler/schedule/interleaved.h"

@@ -20,7 +20,7 @@ struct ScheduleInfo;
 using Schedule = const ScheduleInfo&();
 Schedule gpipe_schedule, one_f_one_b_schedule, interleaved_schedule, zero_bubble_schedule,
     zero_bubble_v_schedule, interleaved_zero_bubble_schedule, dualpipe_v_schedule;
-// The schedules in the order of ScheduleKind.
+// All schedules, in the order of ScheduleKind.
 inline constexpr Schedule* all_schedules[] = {
     gpipe_schedule,       one_f_one_b_schedule,   interleaved_schedule,
     zero_bubble_schedule, zero_bubble_v_schedule, interleaved_zero_bubble_schedule,

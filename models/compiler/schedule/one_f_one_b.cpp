@@ -10,14 +10,14 @@ namespace meshwright::compiler {
 namespace {
 
 // Returns the number of forwards in the warm-up of stage s of p. One forward per stage after this
-// one is the least that keeps the pipe full when sending is free. If a bound A on active
+// one is the least that keeps the pipeline full when sending is free. If a bound A on active
 // micro-batches is larger than p, the extra ones fill the time before the first backward arrives:
 // with equal times 2(p-1-s) + 1 forwards fit there.
 //
-// The warm-up falls by at least one from stage to stage while A allows, because stages with the
-// same warm-up would wait for each other at every task. It never rises, so there is no deadlock for
-// any A >= 1: the forwards that the next stage needs before its k-th backward come before the k-th
-// backward on this stage too.
+// The warm-up falls by at least one from stage to stage, unless A or the number of micro-batches
+// limits it, because stages with the same warm-up would wait for each other at every task. It never
+// rises, so there is no deadlock for any A >= 1: the forwards that the next stage needs before its
+// k-th backward come before the k-th backward on this stage too.
 int warm_up(PipelineShape shape, int stage) {
   const int after = shape.stages - 1 - stage;
   if (shape.active_microbatches == 0) return std::min(after, shape.micro_batches);

@@ -9,15 +9,16 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Returns the kind of task after which a stage is done with a micro-batch.
+// Returns the kind of task after which a chunk is done with a micro-batch.
 TaskKind last_kind(const StageOrder& order) {
   const bool splits = std::ranges::any_of(
       order, [](const ScheduledTask& task) { return task.kind == TaskKind::weights; });
   return splits ? TaskKind::weights : TaskKind::backward;
 }
 
-// Returns the micro-batches in flight at each time just before a chunk is done with one. Equal
-// times are listed once.
+// Returns the micro-batches in flight at each time at which a chunk is done with one after a
+// forward has begun another. The numbers are from just before that end, and equal ones are listed
+// once.
 std::set<InFlight> times_before_ends(const StageOrder& order, int chunks) {
   const TaskKind last = last_kind(order);
   std::set<InFlight> times;
@@ -52,8 +53,8 @@ std::vector<InFlight> fullest_times(const StageOrder& order, int chunks) {
 
 namespace {
 
-// A choice of pools for the smallest chunks. Its last pool begins at index `begin` of the chunks by
-// size and has `slots` slots. `bytes` is the sum over its pools.
+// A choice of pools for the n smallest chunks. Its last pool has the chunks from index `begin` on,
+// in ascending order of size, and `slots` slots. `bytes` is the sum over all of its pools.
 struct Choice {
   double bytes = std::numeric_limits<double>::infinity();
   std::size_t begin = 0;
@@ -75,7 +76,7 @@ std::vector<Choice> best_choices(std::span<const InFlight> times, std::span<cons
       for (std::size_t time = 0; time < times.size(); ++time)
         most = std::max(most, together[time] += times[time][by_size[first]]);
       const int slots = most + (end - first > 1 ? spare_slots : 0);
-      // A pool of more chunks needs at least as many slots.
+      // A pool of more chunks needs at least as many slots, so it cannot be better.
       if (largest * slots >= best[end].bytes) break;
       const double all = best[first].bytes + largest * slots;
       if (all < best[end].bytes) best[end] = {all, first, slots};

@@ -1,6 +1,6 @@
-// Code of the schedules whose two chunks go through the stages there and back. The last stage has
-// the middle of the model, and the first one its beginning and its end. A backward therefore begins
-// on the stage where its forward ends, without a message.
+// Code that the schedules share whose two chunks go through the stages there and back. The last
+// stage has the middle of the model, and the first stage its beginning and its end. A backward
+// therefore begins on the stage where its forward ends, without a message.
 #pragma once
 
 #include <array>
@@ -39,16 +39,17 @@ class VeeWriter {
   std::array<std::array<int, 2>, 3> counts_{};
 };
 
-// Writes at least `micro_batches` micro-batches of a stage. The writer leaves out those that do not
-// exist.
+// Writes the tasks of a stage for at least `micro_batches` micro-batches. The VeeWriter leaves out
+// tasks of micro-batches that do not exist.
 using VeeRound = void (*)(int stages, int stage, int micro_batches, VeeWriter& write);
 
-// Returns the order of all micro-batches, in one round. A bound on those in flight that is lower
-// than 2 x stages, which no round exceeds, leads to several rounds of that size, one after another.
-// A single stage, which has one chunk, takes each micro-batch by itself.
+// Returns the order of all micro-batches, in one round. If active_microbatches is lower than 2 x
+// stages, there are several rounds of that size, one after another. A round without a bound has at
+// most 2 x stages micro-batches in flight. A single stage with one chunk runs all tasks of one
+// micro-batch before the next.
 StageOrder vee_order(PipelineShape shape, int stage, VeeRound write_round);
-// Returns how many micro-batches of both chunks are in flight while no backward has come as far as
-// the stage.
+// Returns a lower bound of the micro-batches in flight on a stage, where one micro-batch of each of
+// the two chunks counts as one.
 int vee_in_flight(PipelineShape shape, int stage);
 
 }  // namespace meshwright::compiler

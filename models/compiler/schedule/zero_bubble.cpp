@@ -1,9 +1,10 @@
 // ZB-H1 (Qi et al., "Zero Bubble Pipeline Parallelism", 2023): 1F1B whose backwards are two tasks,
 // the gradients of activations, for which earlier stages wait, and those of weights, for which no
-// stage waits. Stage s runs its weight gradients s micro-batches later. They fill the time in which
-// 1F1B waits for the last gradients to come down the pipe. With p equal stages, times f, b and w of
-// the three tasks and w <= f, b, the bubble is (p - 1)(f + b - w) instead of (p - 1)(f + b + w),
-// from p micro-batches on. Every stage then holds p micro-batches, like the first stage of 1F1B.
+// stage waits. Stage s runs its weight gradients up to s micro-batches later (fewer if a bound on
+// active micro-batches is lower than the number of stages). They fill the time in which 1F1B waits
+// for the last gradients to come down the pipeline. With p equal stages, times f, b and w of the
+// three tasks and w <= f, b, the bubble is (p - 1)(f + b - w) instead of (p - 1)(f + b + w), from p
+// micro-batches on. Every stage then holds p micro-batches, like the first stage of 1F1B.
 #include <algorithm>
 
 #include "models/compiler/schedule/schedule.h"

@@ -28,7 +28,7 @@ void write_zero_bubble_v(int stages, int stage, int micro_batches, VeeWriter& wr
     write.forward(back);
     write.both(back);
   }
-  // In the end, input gradients go first, and weight gradients fill the time that is left.
+  // At the end, input gradients go first, and weight gradients fill the time that is left.
   for (int i = 0; i < stage; ++i) write.backward(there), write.backward(back);
   for (int i = 0; i < after; ++i) write.both(there);
   for (const int chunk : {back, there})

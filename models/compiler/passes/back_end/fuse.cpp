@@ -10,17 +10,17 @@ namespace meshwright::compiler {
 
 namespace {
 
-constexpr std::size_t most_operands = 8;  // of each kind
+constexpr std::size_t most_operands = 8;  // inputs, and outputs
 
 struct Roles {
-  std::vector<int> inputs, outputs, sums, internal;  // numbers of tensors
+  std::vector<int> inputs, outputs, sums, internal;  // ids of tensors
   std::map<int, char> cut;
 
   void note_input(int id, bool is_cut) {
     const auto [found, is_new] = cut.try_emplace(id, static_cast<char>(is_cut));
     if (is_new) inputs.push_back(id);
-    // All steps get an input in one form: whole, or the rows of a block. If they need both, nothing
-    // is fused.
+    // A step gets an input either whole or only the rows of a block. If members need the same input
+    // in both forms, nothing is fused.
     consistent = consistent && (found->second != 0) == is_cut;
   }
   bool consistent = true;
@@ -105,8 +105,9 @@ void replace_internal(Fusion& fusion, int operand, int by) {
 
 namespace {
 
-// Rewrites y = matmul; z = y + other, if nothing else reads y, such that the matmul adds to
-// `other`. Returns whether it did.
+// Rewrites y = matmul; z = y + other such that the matmul adds to `other`. The sum must be the
+// second step and the only reader of y, `other` an input of the node, and z an output of it.
+// Returns whether the body was rewritten.
 bool fold_sum(Fusion& fusion) {
   if (fusion.steps.size() < 2) return false;
   FusedStep &product = fusion.steps[0], &sum = fusion.steps[1];
@@ -128,8 +129,8 @@ bool fold_sum(Fusion& fusion) {
   return true;
 }
 
-// Makes the matmul write to an operand of the node that a step overwrites after the last step that
-// reads the matmul. Returns whether there is one of the same type.
+// Makes the matmul write to an output of the node of the same type, which a step overwrites that is
+// the last reader of the matmul or comes later. Returns whether there is one.
 bool find_place(Fusion& fusion) {
   const int made = fusion.steps[0].outputs[0];
   std::size_t last = 0;

@@ -1,5 +1,5 @@
-// Passes that fuse operations share these functions, which turn nodes of a graph into one node with
-// a body.
+// Functions that turn several nodes of a graph into one node with a body. The passes that fuse
+// operations share them.
 #pragma once
 
 #include <optional>
@@ -11,24 +11,26 @@
 
 namespace meshwright::compiler {
 
-// Holds a node that does what `members` of fuse() do, in their order. `uses` says how often each
-// tensor is read (count_uses). A tensor that only members read exists only inside the node. Tensors
-// keep their numbers. Every member must have a row rule. block_rows is not set yet.
+// The node that fuse() makes, and its body. block_rows of the body is not set yet.
 struct Fused {
   Node node;
   Fusion fusion;
 };
-// Returns the node that does what `members` do. Returns nothing if it would have more operands than
-// a node can have.
+// Returns a node that does what `members` do, in their order. Every member must have a row rule
+// (OpInfo::rows). `uses` says how often each tensor is read (count_uses()). A tensor that only
+// members read exists only inside the node. Returns nothing if the node would have more than 8
+// inputs or 8 outputs, or if members need the same tensor both whole and by rows.
 std::optional<Fused> fuse(const Graph& graph, std::span<const Node* const> members,
                           const std::vector<int>& uses);
 
-// Makes steps use operand `by` instead of the internal operand `operand`, which is dropped.
+// Makes the steps use operand `by` in place of the internal operand `operand`, and removes the
+// latter.
 void replace_internal(Fusion& fusion, int operand, int by);
 
-// Returns whether the other steps of a body can be the epilogue of its first step, a matmul. If
-// they can, the matmul writes to an operand of the node, and a sum with another operand becomes
-// part of it.
+// Makes the first step, a matmul, run on all rows at once, with the other steps as its epilogue
+// (Fusion::Loop::product_first). The matmul must write to an output of the node. If nobody outside
+// reads its result, a following sum becomes part of the matmul, or the matmul takes the place of an
+// output that is written later. Returns false if neither is possible.
 bool lead_with_product(Fusion& fusion);
 
 }  // namespace meshwright::compiler

@@ -10,12 +10,12 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Most rows of a block. Sums over rows are made in groups of this many rows
+// The most rows of a block. The CPU backend sums columns in groups of the same number of rows
 // (exec/backends/cpu/column_sum.h).
 constexpr std::int64_t most_block_rows = 64;
 
-// Returns the most rows, a power of two, with which a block takes at most fused_block_bytes, or 0
-// if even one row takes more.
+// Returns the largest power of two up to most_block_rows such that a block of this many rows takes
+// at most fused_block_bytes, or 0 if even one row takes more.
 std::int64_t rows_per_block(const Fusion& fusion) {
   for (std::int64_t rows = most_block_rows; rows > 0; rows /= 2)
     if (block_bytes(fusion, rows) <= fused_block_bytes) return rows;
@@ -24,7 +24,7 @@ std::int64_t rows_per_block(const Fusion& fusion) {
 
 bool in_forward(const Node& node) { return node.phase == Phase::forward; }
 
-// Groups nodes into clusters that are fused. A node joins the cluster of a node before it and then
+// Groups nodes into clusters that are fused. A node joins the cluster of an earlier node, and then
 // runs at the position of that cluster's first member. Its inputs from outside the cluster must
 // therefore be made before that position.
 class Clusters {
@@ -59,7 +59,8 @@ class Clusters {
  private:
   bool can_be_fused(const Node& node) const {
     const RowRule& rule = info(node.op).rows;
-    // Operations on packed documents count rows in documents, so a kernel of their own runs them.
+    // Operations on packed documents count rows in documents, which blocks of rows do not fit, so
+    // they are not fused.
     if (!rule || (rule.product && !leads(node)) || node.attributes.documents) return false;
     return std::ranges::all_of(node.outputs,
                                [&](int id) {
@@ -72,7 +73,7 @@ class Clusters {
            std::ranges::none_of(node.inputs, [&](int id) { return overwrites_[id] != 0; });
   }
 
-  // Returns whether the node is a matmul that can have an epilogue. Matmuls of quantized factors
+  // Returns whether the node is a matmul that can have an epilogue. Matmuls of quantized tensors
   // cannot have one yet.
   bool leads(const Node& node) const {
     return (node.op == Op::linear || node.op == Op::linear_grad_input) &&
@@ -110,8 +111,8 @@ class Clusters {
     return fuse_members(larger).has_value();
   }
 
-  // Returns the clusters of the nodes that make this node's inputs, and those of earlier nodes that
-  // read the same inputs.
+  // Returns the clusters of the nodes that make this node's inputs, followed by those of earlier
+  // nodes that read the same activations.
   std::vector<int> neighbours(const Node& node) const {
     std::vector<int> found;
     const auto note = [&](int other) {
@@ -143,8 +144,8 @@ class Clusters {
     for (int id : node.inputs) readers_[id].push_back(index);
   }
 
-  // Returns the fused node of a cluster, or nothing if its blocks would be too large or its
-  // operands too many.
+  // Returns the fused node of a cluster. Returns nothing if fuse() or lead_with_product() fails, or
+  // if even a block of one row would be too large.
   std::optional<Fused> fuse_members(const std::vector<int>& cluster) const {
     std::vector<const Node*> members;
     members.reserve(cluster.size());
@@ -156,8 +157,8 @@ class Clusters {
     return made;
   }
 
-  // Returns the node of a cluster. A cluster has grown only while it could be fused, so fusing
-  // succeeds.
+  // Returns the node of a cluster. A cluster has grown only while it could be fused, so fusing a
+  // cluster of several nodes succeeds.
   Node node_of(const std::vector<int>& cluster) const {
     if (cluster.size() == 1) return graph_.nodes[cluster.front()];
     Fused made = fuse_members(cluster).value();

@@ -1,6 +1,6 @@
-// Fuses chains of operations that work row by row into one operation each. Tensors that pass
-// between them then stay in a cache (models/program/graph/fusion.h), and a tensor that several of
-// them read is read once.
+// Fuses neighbouring operations that work row by row into one operation that runs on a block of
+// rows at a time. Tensors between them then stay in a cache (models/program/graph/fusion.h), and a
+// tensor that several of them read is read from memory once.
 #pragma once
 
 #include "models/compiler/plan/plan.h"

@@ -2,12 +2,13 @@
 // bytes are at most w, and solves a multiple-choice knapsack of budget - w bytes for the kept bytes
 // (Kellerer, Pferschy, Pisinger 2004, ch. 11).
 //
-// The result is within 1 + e of the least cost C, for these reasons. The w of a cheapest choice is
-// among those tried. For it the knapsack counts costs in grains g, rounded down, and finds the
-// least sum J of grains exactly, by dynamic programming over sums. The cheapest choice has a sum of
-// at most C/g grains, so J*g <= C. The choice that is found costs less than (J + n)*g <= C + n*g
-// with n units. g = e*L/n with a lower bound L <= C gives C*(1 + e). A bound w is left out only if
-// its lower bound of cost is no less than the cost that has been found.
+// With e = chain_tolerance, the result costs at most 1 + e times the least cost C, for these
+// reasons. The w of a cheapest choice is among those tried. For it the knapsack counts costs in
+// grains g, rounded down, and finds the least sum J of grains exactly, by dynamic programming over
+// sums. The cheapest choice has a sum of at most C/g grains, so J*g <= C. The choice that is found
+// costs less than (J + n)*g <= C + n*g with n units. g = e*L/n with a lower bound L <= C gives C*(1
+// + e). A bound w is left out only if no choice fits, or if the lower bound of its cost is no less
+// than the least cost found so far.
 #include "models/compiler/passes/dataflow/chain_budget.h"
 
 #include <algorithm>
@@ -23,7 +24,8 @@ constexpr double no_cost = std::numeric_limits<double>::infinity();
 
 using Frontier = const std::vector<KeptSet>*;
 
-// A unit's sets under a bound on working bytes, by rising cost. `kept` falls as cost rises.
+// The sets of a unit that a bound on working bytes allows, by rising cost. `kept` falls as the cost
+// rises.
 struct Options {
   std::vector<std::size_t> index;  // in the frontier
   std::vector<std::int64_t> kept;
@@ -58,8 +60,8 @@ class Knapsack {
   bool fits() const { return kept_of(least_kept()) <= budget_; }
 
   // Returns a lower bound of the cost: the least cost if a unit might mix its options. It starts
-  // with the cheapest options and takes steps along the convex hulls, in order of bytes saved per
-  // cost, until enough bytes are saved.
+  // with the cheapest options and takes steps along the convex hulls, those that save most bytes
+  // per cost first, until enough bytes are saved.
   double lower_bound() const {
     struct Step {
       double bytes, cost;
@@ -88,8 +90,9 @@ class Knapsack {
     return std::max(cost, least_positive());
   }
 
-  // Returns a choice within the tolerance of the least cost, of which `lower` is a lower bound.
-  // Coarse grains first find the least cost to a factor of two. One run with fine grains follows.
+  // Returns a choice within the tolerance of the least cost, of which `lower` is a lower bound. If
+  // the cheapest options fit, it returns them. Otherwise coarse grains first bound the least cost
+  // to within a factor of two, and one run with fine grains follows.
   Choice solve(double lower) const {
     Choice best = cheapest();
     if (kept_of(best) <= budget_) return best;
@@ -153,7 +156,8 @@ class Knapsack {
   }
 
   // Finds the least kept bytes for every sum of grains up to the cost `most`, and returns a choice
-  // with the smallest sum that fits. If none fits, the choice has no options and no_cost.
+  // with the smallest sum that fits. If none fits, the choice has no options, and its cost is
+  // no_cost.
   Choice run(double grain, double most) const {
     const auto sums = static_cast<std::size_t>(most / grain) + 1;
     std::vector<std::int64_t> bytes(sums, no_bytes), before;

@@ -1,4 +1,4 @@
-// Chooses what each unit of a chain saves, under one budget of memory.
+// Chooses the tensors that each unit of a chain saves, under one budget of memory.
 #pragma once
 
 #include <cstdint>

@@ -8,15 +8,15 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Most options of which all subsets are tried. Units of one-kernel operations have 8 to 18 options.
-// If there are more groups, those that cost most per byte are never recomputed.
+// The most options of which all subsets are tried. If there are more groups, those that cost most
+// per byte are never recomputed.
 constexpr int most_options = 20;
-// Number of the first groups that a set in find_frontier() leaves undecided, so that it stands for
+// Number of first groups that find_frontier() leaves undecided at first, so that one set stands for
 // all sets that differ in them.
 constexpr int open_groups = 4;
 constexpr std::size_t sets_of_slice = 1024;
 
-// Holds the sets that no other one equals or beats in both kept and working bytes.
+// Holds the added sets that no other one equals or beats in both kept and working bytes.
 class Staircase {
  public:
   bool beats(const KeptSet& set) const {
@@ -59,7 +59,8 @@ int KeptSets::group_of(int step) const {
 // Joins a step n with a step m if they are best repeated together. This is so if only one result t
 // of n is used outside n, only m reads t, t is not read in the backward phase, and the results of m
 // that are used outside take no more bytes than t. To repeat n without m is then useless. To keep t
-// in order to repeat only m is no better than to keep the results of m.
+// in order to repeat only m is no better than to keep the results of m. Steps that are repeated in
+// any case are not joined.
 void KeptSets::join_steps() {
   const auto seen_outside = [&](int item, int group) {
     return std::ranges::any_of(readers_[item], [&](int step) { return group_of(step) != group; });
@@ -94,11 +95,11 @@ void KeptSets::join_steps() {
   }
 }
 
-// Numbers the options. Each group has a bit, which is set if the group is repeated. An operation
-// that makes a small tensor and a large one (attention with its score matrix) has one more bit,
-// which is set if the small one is kept although the operation is repeated, so that the large one
-// is recomputed as late as possible. To keep the large one instead gains nothing, because to repeat
-// the operation makes both.
+// Numbers the options. Each group has a bit, which is set if the group is repeated. A step that
+// makes several items (attention with its score matrix) has one more bit if the backward reads the
+// first item, and others with more than a sixteenth of its bytes. This bit is set if the first item
+// is kept although the step is repeated, so that the others are recomputed as late as possible.
+// Steps get such bits only while there are fewer than most_options options.
 void KeptSets::number_options() {
   for (int s = 0; s < static_cast<int>(problem_.steps.size()); ++s)
     if (group_of(s) == s) groups_.push_back(s);
@@ -156,10 +157,10 @@ void KeptSets::limit_options() {
     groups_.erase(std::ranges::max_element(groups_, {}, cost_per_byte));
 }
 
-// Adds to `all` the sets that complete `set`, in which every repeated group is repeated for a
-// reader. `set` has decided the groups from `undecided` on, and this decides groups `first` to
-// `undecided` - 1, from the last to the first. When it decides a group, it already knows which
-// later groups read that group's results, and so which of them are kept.
+// Adds to `all` the sets that complete `set`, in which every repeated group has a reader or is
+// repeated in any case. `set` has decided the groups from `undecided` on, and this function decides
+// groups `first` to `undecided` - 1, from the last to the first. When it decides a group, it
+// already knows which later groups read that group's results, and so which of the results are kept.
 void KeptSets::list_sets(int first, int undecided, const KeptSet& set,
                          std::vector<KeptSet>& all) const {
   if (undecided == first) {
@@ -224,8 +225,8 @@ double KeptSets::cost_of(std::uint32_t options) const {
 }
 
 // Returns the most bytes of recomputed items that are live at one time. Simulates the backward
-// phase in the order of rematerialize_tensors(): a recomputed item lives from the step that makes
-// it to its last reader, both included, as in the task region.
+// phase in the order of rematerialize_tensors(): a recomputed item is live from the step that makes
+// it to its last reader, both included.
 std::int64_t KeptSets::working_bytes(std::uint32_t options) const {
   const std::size_t items = problem_.items.size();
   std::vector<int> born(items, -1), last(items, -1);
@@ -256,13 +257,13 @@ std::int64_t KeptSets::working_bytes(std::uint32_t options) const {
   return most;
 }
 
-// Fills the frontier, in the order of cost, a slice of sets at a time. A set belongs to it if it
+// Fills the frontier in the order of cost, a slice of sets at a time. A set belongs to it if it
 // needs fewer working bytes than all cheaper sets that keep no more.
 //
-// To repeat the first groups of a unit changes neither the order in which later groups are repeated
+// Repeating the first groups of a unit changes neither the order in which later groups are repeated
 // nor how long their results live, which depends on their readers only. So the working bytes of a
-// set that repeats none of the first groups are a lower bound for all sets that differ from it in
-// the first groups. This bound rules most of them out.
+// set that repeats none of the first groups are a lower bound for all sets that differ from it only
+// in the first groups. This bound rules most of them out.
 void KeptSets::find_frontier() {
   const auto groups = static_cast<int>(groups_.size());
   const int first = std::min(groups, open_groups);
@@ -273,7 +274,7 @@ void KeptSets::find_frontier() {
   list_sets(first, groups, none, begun);
   for (KeptSet& set : begun) set.working = working_bytes(set.options);
   std::ranges::sort(begun, {}, &KeptSet::cost);
-  // Costs at which slices end, so that an equal number of sets begins in each.
+  // The costs at which slices end, such that about the same number of sets begins in each.
   std::vector<double> ends;
   for (std::size_t end = sets_of_slice; end < begun.size(); end += sets_of_slice)
     ends.push_back(begun[end].cost);

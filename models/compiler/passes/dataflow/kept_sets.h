@@ -1,7 +1,7 @@
-// Finds what one unit of the chain can save for the backward pass, and what each choice costs: the
-// trade-off of memory against recomputation, without knowledge of the graph around the unit. It is
-// exact if the unit has at most 20 groups of operations that are best repeated together. Otherwise
-// the most costly groups per byte are never recomputed.
+// Finds which tensors one unit of the chain can save for the backward pass, and what each choice
+// costs: the trade-off of memory against recomputation, without knowledge of the graph around the
+// unit. All choices are considered if the unit has at most 20 options (number_options()). If it has
+// more groups of operations than that, those that cost most per byte are never recomputed.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ struct KeptProblem {
   };
   struct Step {  // an operation, in forward order
     double cost = 0;
-    std::vector<int> reads, makes;  // items; one that no step makes comes from outside
-    bool always = false;            // it is repeated whatever is chosen, so its cost is not counted
+    std::vector<int> reads, makes;  // items; one that no step makes comes from outside the unit
+    bool always = false;            // it is repeated in any case, so its cost is not counted
     bool operator==(const Step&) const = default;
   };
   std::vector<Item> items;
   std::vector<Step> steps;
-  // Per node of the backward phase, in order: the items that it reads.
+  // The items that each node of the backward phase reads, in the order of the nodes.
   std::vector<std::vector<int>> backward;
   bool operator==(const KeptProblem&) const = default;
 };
 
-// Describes one choice. A step is repeated just before the first read of an item that it makes
-// (rematerialize_tensors.h).
+// Describes one choice. A repeated step runs just before the first backward read of an item that it
+// recomputes (rematerialize_tensors.h).
 struct KeptSet {
   std::int64_t kept = 0;     // bytes kept from forward to backward
   std::int64_t working = 0;  // most bytes of recomputed items that are live at one time
@@ -43,7 +43,7 @@ class KeptSets {
  public:
   explicit KeptSets(const KeptProblem& problem);
 
-  // Returns every choice that no other considered choice equals or beats in kept, working and cost,
+  // Returns the choices that no other choice equals or beats in kept, working and cost together,
   // sorted by cost.
   const std::vector<KeptSet>& frontier() const { return frontier_; }
   KeptSet unlimited() const;  // repeats only steps that are always repeated

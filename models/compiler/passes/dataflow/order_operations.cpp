@@ -10,8 +10,8 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Nodes that may change places: neighbours in the list, of one unit, and either all forward or all
-// of later phases.
+// A range of consecutive nodes that may be reordered. They belong to one unit, and are either all
+// forward or all of later phases.
 struct Segment {
   int begin = 0, end = 0;
 };
@@ -30,8 +30,8 @@ std::vector<Segment> segments_of(const Graph& graph) {
   return segments;
 }
 
-// Orders one segment. It knows which nodes must come before which, and how memory changes as they
-// run.
+// Orders one segment, from the dependencies of its nodes and the way in which they change the live
+// memory.
 class Order {
  public:
   Order(const Graph& graph, const Segment& segment, const std::vector<int>& uses)
@@ -44,8 +44,8 @@ class Order {
     find_passing(uses);
   }
 
-  // Returns the nodes in a greedy order: of the nodes that can run, the one after which least
-  // memory is live comes first. Among equal ones the previous order stays.
+  // Returns the nodes in a greedy order: among the nodes that can run, the one after which least
+  // memory is live comes first. Equal ones keep their previous order.
   std::vector<int> best() {
     std::vector<int> order, ready;
     std::vector<int> open = open_;
@@ -92,9 +92,9 @@ class Order {
     ++open_[later];
   }
 
-  // Finds which nodes must come before which. Nodes that make a tensor come before its readers.
-  // These keep their previous order: nodes that add to one gradient, collectives, and nodes that
-  // overwrite a tensor with those that read it.
+  // Finds which nodes must come before which. A node that makes a tensor comes before its readers.
+  // Nodes that add to one gradient keep their order, and so do collectives. A node that overwrites
+  // a tensor stays after earlier nodes that read or write its memory.
   void find_dependencies() {
     std::map<int, int> last_sum;
     std::map<int, std::vector<int>> touched;  // by the tensor whose memory is read or written
@@ -127,7 +127,7 @@ class Order {
     }
   }
 
-  // Finds the tensors that only this segment makes and reads, with the number of their reads.
+  // Finds the activations that only this segment makes and reads, with the number of their reads.
   void find_passing(const std::vector<int>& uses) {
     std::map<int, int> reads;
     for (int i = 0; i < count_; ++i)
@@ -161,7 +161,7 @@ class Order {
   const Graph& graph_;
   int begin_, count_;
   std::vector<std::vector<int>> followers_;
-  std::vector<int> open_;     // per node: how many must come before it
+  std::vector<int> open_;     // per node: how many nodes must come before it
   std::map<int, int> reads_;  // tensors that only this segment makes and reads -> number of reads
 };
 

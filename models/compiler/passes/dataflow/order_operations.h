@@ -1,6 +1,6 @@
 // Reorders the operations of a unit's forward or backward so that the tensors that pass between
-// them need less memory at their peak. The result stays the same. A greedy order is taken if its
-// peak is lower than that of the order before.
+// them need less memory at their peak. The results stay the same. A greedy order is taken if its
+// peak is lower than that of the previous order.
 #pragma once
 
 #include "models/compiler/plan/plan.h"
@@ -10,8 +10,8 @@ namespace meshwright::compiler {
 
 Graph order_operations(Graph graph, const Plan& plan);
 
-// Returns the most bytes that are live at once, counting only tensors that nodes [begin, end) make
-// and no later node reads.
+// Returns the peak of live bytes while nodes [begin, end) run. Counts only activations that these
+// nodes make and that no other node reads.
 std::int64_t peak_of_order(const Graph& graph, int begin, int end);
 
 }  // namespace meshwright::compiler

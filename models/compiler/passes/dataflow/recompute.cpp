@@ -78,14 +78,15 @@ class Recomputation {
       replaced_[node.outputs[i]] = out_.output(index, i);
   }
 
-  // Returns whether the tensor was gathered because ranks hold shares of the rows. Then only the
-  // share of a rank is saved, and the tensor is gathered again for the gradient.
+  // Returns whether the tensor was gathered in the forward pass because ranks hold shares of the
+  // rows. Then only the share of a rank is saved, and the tensor is gathered again for the
+  // gradient.
   bool is_gathered(int tensor) const {
     const int producer = old_.tensor(tensor).producer;
     if (producer < 0) return false;
     const Node& maker = old_.nodes[producer];
     return maker.op == Op::sequence_gather && maker.phase == Phase::forward &&
-           // Inputs are small, so they are kept gathered.
+           // Gathered inputs of the model are small, so they are saved and do not count.
            old_.tensor(maker.inputs[0]).role != Role::input;
   }
 
@@ -95,8 +96,8 @@ class Recomputation {
   }
 
   // Returns the node with its inputs replaced by recomputed tensors of its group, and by tensors
-  // that were gathered again. Selective recomputation keeps attention's output, because the
-  // projection after it has saved that anyway.
+  // that were gathered again. Under selective recomputation, readers of attention's output still
+  // read the saved one, because the projection after attention saves that anyway.
   Node rewired(Node node, int group) const {
     for (int i = 0; i < node.inputs.size(); ++i) {
       const int id = node.inputs[i];
@@ -116,9 +117,9 @@ class Recomputation {
   const Graph& old_;
   Graph out_;
   bool selective_, prune_;
-  std::vector<int> group_;  // per node of the old graph
+  std::vector<int> group_;  // per node of the old graph; -1: none
   std::vector<std::vector<const Node*>> forward_of_group_;
-  std::vector<int> replaced_;  // forward tensor -> its repetition
+  std::vector<int> replaced_;  // per forward tensor: the recomputed one, or -1
 };
 
 }  // namespace

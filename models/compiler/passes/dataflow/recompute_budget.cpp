@@ -20,7 +20,7 @@ namespace {
 
 std::int64_t slot_bytes(const TensorType& type) { return round_up(type.bytes(), arena_alignment); }
 
-// Holds a unit's problem, and the tensor of the graph for each item.
+// A unit's problem, and the tensor of the graph for each of its items.
 struct UnitItems {
   KeptProblem problem;
   std::vector<int> tensor;
@@ -55,7 +55,7 @@ class Budget {
   const Node& maker_of(int tensor) const { return graph_.nodes[graph_.tensor(tensor).producer]; }
 
   // Returns the tensor that stands for the memory of this one. A view shares its tensor's memory. A
-  // sum over the tensor group overwrites this rank's part of it, so both share memory too.
+  // sum over the tensor group overwrites this rank's part of the sum, so both share memory too.
   int place_of(int tensor) const {
     const int base = base_of(graph_, tensor);
     return sum_of_[base] >= 0 ? sum_of_[base] : base;
@@ -68,7 +68,7 @@ class Budget {
   }
 
   // Returns whether the node is repeated in any case. If ranks hold shares of the rows, they gather
-  // again whole rows that the backward reads.
+  // whole rows again that the backward reads.
   bool is_regathered(const Node& node) const {
     return graph_.held == Held::rows && node.op == Op::sequence_gather &&
            node.phase == Phase::forward && graph_.tensor(node.inputs[0]).role != Role::input &&
@@ -101,8 +101,8 @@ class Budget {
   }
 
   // Finds the tensors that each stage keeps in any case: inputs of the model, tensors that another
-  // stage sends, and tensors that a unit other than the one that makes them reads in the backward
-  // phase.
+  // stage sends, losses that the backward phase reads, and tensors that the backward phase and any
+  // unit other than the one that makes them read.
   void count_what_crosses() {
     for (const Node& node : graph_.nodes) {
       const int stage = stage_of(node);
@@ -144,8 +144,8 @@ class Budget {
     return result;
   }
 
-  // Returns, in order, the forward nodes whose results the unit's own backward phase reads, and
-  // those that these need from inside the unit.
+  // Returns, in order, the forward nodes whose results the backward phase reads, and those of the
+  // unit that these nodes need. Results that other units read do not count.
   std::vector<int> steps_of(int unit) const {
     std::vector<int> steps;
     std::vector<char> wanted = is_read_backward_;
@@ -167,7 +167,7 @@ class Budget {
   template <class Item>
   void describe_step(const Node& node, const Item& item, KeptProblem& problem) const {
     const double cost = recompute_cost(graph_, node, flops_per_byte_);
-    if (node.op == Op::tensor_reduce) {  // overwrites its input: added to the step before
+    if (node.op == Op::tensor_reduce) {  // overwrites its input, so it joins the step that makes it
       const int sum = item(place_of(node.outputs[0]));
       for (KeptProblem::Step& step : problem.steps)
         if (std::ranges::count(step.makes, sum) > 0) {
@@ -187,7 +187,7 @@ class Budget {
     problem.steps.push_back(std::move(step));
   }
 
-  // Solves a unit's problem. Equal units, such as a model's blocks, are solved once.
+  // Solves a unit's problem. Equal problems, such as those of a model's blocks, are solved once.
   void solve(const KeptProblem& problem) {
     for (std::size_t i = 0; i < problems_.size(); ++i)
       if (problems_[i] == problem) return solved_.push_back(&sets_[i]);

@@ -1,13 +1,13 @@
-// Chooses recomputed tensors one by one under a budget of memory: of all choices that fit, one that
-// costs at most chain_tolerance (chain_budget.h) more than the cheapest.
+// Chooses recomputed tensors one by one under a budget of memory. The choice fits and costs at most
+// (1 + chain_tolerance) times the cheapest one that fits (chain_budget.h).
 //
 // The memory that counts is that of one micro-batch on one virtual stage: the bytes of its slot
-// (lower/memory.cpp: tensors saved from forward to backward, each aligned), and the most recomputed
-// bytes that are live at one time in a backward body, which lowering places in the task region.
-// Tensors that cross from unit to unit are always saved. To recompute a block's input costs more
-// per byte than to recompute anything inside a block, because the block before would repeat its
-// longest matmul for it. Within a unit any set of tensors may be recomputed (kept_sets.h).
-// Repetitions are exact: dropout and routing depend on keys and inputs only.
+// (models/compiler/lower/memory.cpp: tensors saved from forward to backward, each aligned), and the
+// most recomputed bytes that are live at one time in a backward body. Tensors that cross from unit
+// to unit are always saved. To recompute a block's input costs more per byte than to recompute
+// anything inside a block, because the block before would repeat its longest matmul for it. Within
+// a unit any set of tensors may be recomputed (kept_sets.h). Repetitions are exact: dropout and
+// routing depend on keys and inputs only.
 //
 // Costs are in FLOPs: a kernel takes as long as its FLOPs or, if that is longer, as its traffic
 // (roofline with DeviceFacts::flops_per_byte). The machine is described by this one number instead
@@ -25,8 +25,8 @@
 
 namespace meshwright::compiler {
 
-// Bandwidth of memory relative to that of a link: 2.0 TB/s of an A100 against 0.3 TB/s of its
-// NVLink, 3.35 against 0.45 of an H100.
+// Bandwidth of device memory relative to that of a link between GPUs: an A100 has 2.0 TB/s against
+// 0.3 TB/s of its NVLink, an H100 3.35 TB/s against 0.45.
 constexpr double memory_bytes_per_link_byte = 7;
 
 // Is thrown if no choice fits into the budget.
@@ -37,12 +37,12 @@ class BudgetTooSmall : public InputError {
 
 double recompute_cost(const Graph& graph, const Node& node, double flops_per_byte);
 
-struct BudgetedStage {                 // of one virtual stage, for one micro-batch
+struct BudgetedStage {                 // one virtual stage, for one micro-batch
   std::int64_t unlimited = 0;          // bytes without recomputation
   std::int64_t budget = 0;             // bytes
   std::int64_t least = 0;              // the smallest budget that would do
   std::int64_t kept = 0, working = 0;  // bytes of the choice (KeptSet)
-  double cost = 0;                     // FLOPs
+  double cost = 0;                     // of the repeated operations, in FLOPs
 };
 
 struct BudgetedTensors {
@@ -50,10 +50,11 @@ struct BudgetedTensors {
   std::vector<BudgetedStage> stages;
 };
 
-// Chooses recomputed tensors of a differentiated graph that repeats nothing yet. While the plan is
-// not partitioned, all units count as one stage. If the plan then has several stages, their budgets
-// are added, and a budget that is too small counts as the least that would do. Otherwise throws
-// BudgetTooSmall, with "/training/recompute_budget".
+// Chooses recomputed tensors of a differentiated graph that repeats nothing yet. If the plan is not
+// partitioned, all units count as one stage. A budget in bytes is then multiplied by the number of
+// virtual stages, and if there are several, a budget that is too small counts as the least one that
+// is enough. In all other cases throws BudgetTooSmall, with "/training/recompute_budget", if a
+// stage's budget is too small.
 BudgetedTensors choose_within_budget(const Graph& graph, const Plan& plan,
                                      const DeviceFacts& device = {});
 

@@ -10,8 +10,8 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Returns for each node whether its results are saved. Products count by block, in the order of the
-// forward pass: the first is saved, the second is not.
+// Returns for each node whether its results are saved. Matmuls are counted in each unit, in the
+// order of the forward pass: the first is saved, the second is not, and so on.
 std::vector<char> saved_nodes(const Graph& graph) {
   std::vector<char> saved(graph.nodes.size(), 0);
   std::vector<int> products(graph.units.size(), 0);
@@ -27,8 +27,9 @@ std::vector<char> saved_nodes(const Graph& graph) {
   return saved;
 }
 
-// Returns for each tensor whether some node outside its own unit reads it, whatever the phase.
-// Tensors that share memory answer for each other.
+// Returns for each tensor that has memory of its own whether a node of another unit reads it, in
+// any phase, directly or through a tensor that shares its memory. A tensor that no node makes
+// counts as well if it is read.
 std::vector<char> crossing_tensors(const Graph& graph) {
   std::vector<char> crosses(graph.tensors.size(), 0);
   for (const Node& node : graph.nodes)

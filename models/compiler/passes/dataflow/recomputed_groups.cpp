@@ -13,8 +13,9 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Returns for each unit whether it is a block that is recomputed. Block i is if the running sum of
-// the fraction reaches another whole number at it, so these blocks are evenly spread.
+// Returns for each unit whether it is a block that is recomputed. Block i is recomputed if (i + 1)
+// * fraction reaches a whole number that i * fraction has not reached, so these blocks are evenly
+// spread.
 std::vector<char> chosen_units(const Graph& graph, double fraction) {
   std::vector<char> chosen(graph.units.size(), 0);
   int block = 0;
@@ -64,8 +65,8 @@ std::string_view after_first_name(std::string_view path) {
   return dot == std::string_view::npos ? std::string_view{} : path.substr(dot + 1);
 }
 
-// Returns the length of the beginning of `path` that the pattern names, or 0 if it does not match.
-// `*` matches any one name.
+// Returns the length of the prefix of `path` that the pattern matches name by name, or 0 if it does
+// not match. `*` matches any one name.
 std::size_t named_by(std::string_view pattern, std::string_view path) {
   const std::string_view whole = path;
   while (!pattern.empty()) {
@@ -89,9 +90,10 @@ std::size_t named_by(std::string_view pattern, std::string_view path) {
       near.empty() ? "use paths such as '" + paths.front() + "'" : "did you mean '" + near + "'?"));
 }
 
-// Returns the group of every module that the list names, and of the modules inside it, or -1. If a
-// module and a part of it are named, they are one group, that of the module. A name that matches in
-// several blocks makes a group in each of them.
+// Returns for every module its group, or -1. A group is a module that the list names, with the
+// modules inside it. If a module and a part of it are named, they are one group, that of the
+// module. A name that matches in several blocks makes a group in each of them. Throws InputError if
+// a name matches no module of a block.
 std::vector<int> groups_of_modules(const Graph& graph, const std::vector<std::string>& patterns) {
   std::vector<int> groups(graph.modules.size(), -1);
   std::vector<char> used(patterns.size(), 0);

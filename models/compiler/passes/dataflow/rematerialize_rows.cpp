@@ -16,7 +16,7 @@ class RowRepetition {
     for (int i = static_cast<int>(graph.nodes.size()) - 1; i >= 0; --i)
       if (graph.nodes[i].phase != Phase::forward)
         for (int id : graph.nodes[i].inputs) first_user_[id] = i;
-    // Per tensor: it is saved whatever this pass decides.
+    // Per tensor: whether it is available in the backward whatever this pass decides.
     std::vector<char> stays(graph.tensors.size(), 0);
     for (std::size_t id = 0; id < graph.tensors.size(); ++id)
       stays[id] = first_user_[id] >= 0 || graph.tensors[id].role != Role::activation;
@@ -24,7 +24,8 @@ class RowRepetition {
       const Node& node = graph.nodes[i];
       const int first = first_user(node);
       if (first < 0 || !is_cheap(node, stays)) continue;
-      // Only readers in the same unit count, because the next unit may be on another stage.
+      // The first backward reader must be in the same unit, because another unit may be on another
+      // stage.
       if (graph.unit_of(graph.nodes[first]) != graph.unit_of(node)) continue;
       for (int id : node.outputs) stays[id] = 0;
       again_[first].push_back(i);
@@ -69,7 +70,7 @@ class RowRepetition {
   }
 
   const Graph& old_;
-  // Per tensor: the first node after the forward that reads it, or -1.
+  // Per tensor: the first recomputed or backward node that reads it, or -1.
   std::vector<int> first_user_;
   std::vector<std::vector<int>> again_;  // per node: the nodes that are repeated just before it
 };
@@ -77,8 +78,8 @@ class RowRepetition {
 }  // namespace
 
 bool may_rematerialize_rows(const Plan& plan) {
-  // With offloaded layers, repeated nodes would read the inputs of layers, which share a few
-  // buffers.
+  // With offloaded layers, repeated nodes would read inputs of layers, which share a few buffers on
+  // the device.
   if (plan.parallelism.offload == Offload::layers) return false;
   // A budget has already decided tensor by tensor, and counts the bytes that are live during
   // recomputation.

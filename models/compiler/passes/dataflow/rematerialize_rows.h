@@ -1,6 +1,6 @@
-// Recomputes operations that work row by row on tensors that the backward needs anyway (a norm, an
-// activation function) instead of saving their results. This costs one pass over memory, next to
-// gradients that read the same tensors.
+// Recomputes operations that work row by row (a norm, an activation function) on tensors that the
+// backward needs anyway, instead of saving their results. This costs about one pass over memory,
+// next to the gradients that read the results.
 #pragma once
 
 #include "models/compiler/plan/plan.h"
@@ -8,8 +8,7 @@
 
 namespace meshwright::compiler {
 
-// Returns whether the pass would look for something to recompute, without regard to
-// `plan.training.rematerialize_rows`.
+// Returns whether the plan allows the pass, without regard to `plan.training.rematerialize_rows`.
 bool may_rematerialize_rows(const Plan& plan);
 
 // Runs the pass. Returns the graph unchanged if the plan sets training.rematerialize_rows to false

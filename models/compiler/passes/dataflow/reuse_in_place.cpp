@@ -19,7 +19,7 @@ class InPlace {
       const Node& node = graph.nodes[i];
       for (int id : node.inputs) last_reader_[id] = i;
       if (!info(node.op).communication) continue;
-      // A collective goes on while the nodes after it run, so its tensors keep their memory.
+      // A collective may still run while the nodes after it run, so its tensors are not shared.
       for (int id : node.inputs) taken_[id] = 1;
       for (int id : node.outputs) taken_[id] = 1;
     }
@@ -42,16 +42,16 @@ class InPlace {
 
  private:
   // Returns whether node `reader` may write its output over its input. Both tensors must live in
-  // one task only: they are made and read for the last time by nodes of one unit, all before or all
-  // after the forward's end.
+  // one task only: the nodes that make them and read them last belong to one unit, and are all
+  // forward nodes or all later ones.
   bool can_be_replaced(int reader, int input, int output) const {
     const Tensor &in = graph_.tensor(input), &out = graph_.tensor(output);
     if (in.role != Role::activation || in.producer < 0 || !(in.type == out.type) || taken_[input] ||
         taken_[output] || last_reader_[input] != reader || is_loss(graph_, input) ||
         last_reader_[output] < 0)
       return false;
-    // With split backwards, gradients of weights run later than other backward nodes and read the
-    // same tensors, so these may not be overwritten.
+    // If the schedule splits backwards, gradients of weights run in a later task than other
+    // backward nodes and read the same tensors, so these may not be overwritten.
     if (splits_ && graph_.nodes[reader].phase != Phase::forward) return false;
     return alike(in.producer, reader) && alike(reader, last_reader_[output]);
   }
@@ -65,7 +65,7 @@ class InPlace {
   Graph& graph_;
   bool splits_;  // the schedule splits backwards
   std::vector<int> last_reader_;
-  std::vector<char> taken_;  // per tensor: it shares its memory already, or must not
+  std::vector<char> taken_;  // per tensor: whether it shares its memory already, or must not
 };
 
 }  // namespace

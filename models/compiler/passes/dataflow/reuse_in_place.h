@@ -1,4 +1,5 @@
-// Results that are made element by element take the place of an operand that nobody needs any more.
+// Lets the result of an elementwise operation overwrite an operand that no later operation reads,
+// to save memory.
 #pragma once
 
 #include "models/compiler/plan/plan.h"
