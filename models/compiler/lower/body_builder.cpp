@@ -9,7 +9,7 @@ namespace meshwright::compiler {
 
 namespace {
 
-// End of an access whose place in its buffer is unknown, so that it may be anywhere.
+// The end of an access whose offset in its buffer is unknown, so that it may be anywhere.
 constexpr std::int64_t somewhere = std::numeric_limits<std::int64_t>::max();
 
 std::size_t index(Stream stream) { return static_cast<std::size_t>(stream); }
@@ -89,8 +89,8 @@ BodyBuilder::Accesses& BodyBuilder::accesses(int buffer) {
   return accesses_[i];
 }
 
-// Returns which bytes of its buffer an operand may touch, without readers and writer yet. The
-// offset of a rank's part depends on the rank, so a part may touch the whole buffer.
+// Returns which bytes of its buffer an operand may access, without readers and writer yet. The
+// offset of a rank's part depends on the rank, so a part may be anywhere in the buffer.
 BodyBuilder::Access BodyBuilder::access_of(const Operand& operand) {
   Access access{operand.offset, operand.offset + operand.type.bytes(), -1, {}, 0};
   if (operand.part_of != GroupKind::none) access.begin = 0, access.end = somewhere;

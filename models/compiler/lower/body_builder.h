@@ -1,6 +1,7 @@
-// One rule makes memory safe across streams: an instruction of another stream than compute waits
-// for the compute instruction before it in the list, and its task buffers stay live until a compute
-// instruction has waited for it.
+// Writes the instructions of one body, with the waits that they need. One rule makes memory safe
+// across streams: an instruction of another stream than compute waits for the compute instruction
+// before it in the list, and its task buffers stay live until a compute instruction has waited for
+// it.
 #pragma once
 
 #include <array>
@@ -20,7 +21,7 @@ class BodyBuilder {
   // Adds the instruction to the body with the waits that it needs, and returns its index. Waits
   // that the caller has set are kept.
   int emit(Instruction instruction);
-  // Makes the next compute instruction wait for this one too. It is for work that may not overlap
+  // Makes the next compute instruction wait for this instruction too, because it may not overlap
   // with compute.
   void join_before_next_compute(int instruction) { forced_.push_back(instruction); }
   int last_compute() const { return last_compute_; }
@@ -31,8 +32,9 @@ class BodyBuilder {
   bool is_backward() const {  // of a chunk: the backward or the weights body
     return body().kind == Body::Kind::backward || body().kind == Body::Kind::weights;
   }
-  // Ends the body. If the task region is still in use by an instruction of another stream, or a
-  // forward or backward body still writes to a slot, adds a compute instruction that waits for it.
+  // Ends the body. Adds a compute instruction that only waits, if an instruction of another stream
+  // may still use the task region, if one of a forward or backward body may still write to a slot,
+  // or if join_before_next_compute() has named one.
   void finish();
 
  private:
@@ -44,8 +46,8 @@ class BodyBuilder {
     std::array<int, stream_count> reader;
     int number = 0;  // order of creation, counted once a buffer has many accesses
   };
-  // Accesses of one buffer. Mostly they are few. A buffer with the parameters of ten thousand
-  // layers has many, which are sorted by their first byte.
+  // The accesses of one buffer. Mostly they are few. A buffer with many, such as the parameters of
+  // ten thousand layers, has them sorted by their first byte.
   struct Accesses {
     struct Many {
       std::multimap<std::int64_t, Access> by_begin;

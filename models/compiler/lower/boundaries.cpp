@@ -15,9 +15,10 @@ void note_parameter(Boundaries& found, int parameter, int stage) {
   if (place == users.end() || *place != stage) users.insert(place, stage);
 }
 
-// Returns the body of every node. If the schedule splits backwards, a node belongs to the weights
-// body if its results lead only to gradients of parameters on its own stage. (The node of a norm's
-// gradient makes gradients of both its input and its weight, so it stays in the backward body.)
+// Returns the body of every node. If the schedule splits backwards, a node after the forward
+// belongs to the weights body if its results lead only to gradients of parameters on its own
+// virtual stage. (The node of a norm's gradient makes gradients of both its input and its weight,
+// so it stays in the backward body.)
 std::vector<Body::Kind> bodies_of_nodes(const Graph& graph, const std::vector<int>& stage,
                                         bool splits) {
   std::vector<Body::Kind> body(graph.nodes.size(), Body::Kind::forward);
@@ -84,8 +85,8 @@ void note_node(Boundaries& found, const Graph& graph, int index, int stage) {
     found.reduced_into[node.inputs[0]] = node.outputs[0];
 }
 
-// A tensor that takes over another one's memory is kept where that memory is. The other tensor is
-// therefore kept if its successor is, or if a later body makes the successor.
+// Keeps tensors whose memory another tensor takes over. If the later tensor is kept, or if a later
+// body makes it, the earlier one is kept too, because both are in the same memory.
 void keep_replaced(const Graph& graph, Boundaries& found) {
   for (std::size_t id = 0; id < graph.tensors.size(); ++id) {
     if (graph.tensors[id].alias_of < 0) continue;
@@ -95,7 +96,7 @@ void keep_replaced(const Graph& graph, Boundaries& found) {
   }
 }
 
-// A tensor_copy is a view, so its input is kept if the view is.
+// Keeps the inputs of tensor_copy nodes whose outputs are kept, because these are views.
 void keep_viewed(const Graph& graph, Boundaries& found) {
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     if (node->op != Op::tensor_copy) continue;

@@ -12,12 +12,12 @@
 namespace meshwright::compiler {
 
 struct TensorFlow {
-  // Virtual stage, -1 for inputs, parameters and gradients.
+  // The virtual stage that makes it, or -1 for tensors that are not activations.
   int maker = -1;
   Body::Kind made_in = Body::Kind::forward;  // forward, backward or weights
-  bool kept = false;              // used in a later body of the maker than the one it is made in
-  bool crosses_forward = false;   // used by the next virtual stage (its forward or backward body)
-  bool kept_by_next = false;      // the next virtual stage uses it in its backward body
+  bool kept = false;              // needed in a later body of the maker than the one it is made in
+  bool crosses_forward = false;   // used by the next virtual stage, in any of its bodies
+  bool kept_by_next = false;      // the next virtual stage uses it after its forward body
   bool crosses_backward = false;  // made in a backward body, used by the virtual stage before
   bool kept_by_previous = false;  // the virtual stage before uses it in its weights body
   bool made_in_backward() const { return made_in != Body::Kind::forward; }
@@ -28,7 +28,7 @@ struct Boundaries {
   std::vector<TensorFlow> tensors;
   std::vector<std::vector<int>> nodes;  // per virtual stage: its nodes in graph order
   std::vector<Body::Kind> body;         // per node: forward, backward or weights
-  std::vector<std::vector<int>> users;  // per parameter: the virtual stages that use it, ascending
+  std::vector<std::vector<int>> users;  // per parameter: the virtual stages that read it, ascending
   // Per tensor: the output of the in-place all-reduce that reads it, or -1.
   std::vector<int> reduced_into;
 };

@@ -13,7 +13,7 @@ namespace meshwright::compiler {
 namespace {
 
 // Adds a buffer for a part of a bucket or for its snapshot, and returns its operand. If a bucket
-// has an owner, only that rank has optimizer states and snapshots of it.
+// has an owner, only the owner has optimizer states and snapshots of it.
 Operand place(StageDraft& draft, const Bucket& bucket, std::string_view name, MemoryClass cls,
               const TensorType& type) {
   const bool states = cls == MemoryClass::optimizer || cls == MemoryClass::snapshot;
@@ -26,7 +26,7 @@ Operand place(StageDraft& draft, const Bucket& bucket, std::string_view name, Me
   return {id, 0, type, GroupKind::none};
 }
 
-// Returns the operand of this rank's shard of a bucket's weights or gradients, whose buffer holds
+// Returns the operand of this rank's shard of a bucket's weights or gradients. Their buffer holds
 // either the whole bucket or only this shard.
 Operand own_part(const Bucket& bucket, const Operand& placed) {
   Operand part = placed;
@@ -43,8 +43,9 @@ void place_parts(StageDraft& draft, const BucketPlan& planned, Bucket& bucket) {
   if (!bucket.frozen) bucket.own_gradients = own_part(bucket, bucket.gradients);
 }
 
-// Returns how many elements of its local shard a rank saves in a snapshot: its part if several
-// ranks have the same shard, or 0 if another stage saves the whole bucket or it is not trained.
+// Returns how many elements of its local shard a rank saves in a snapshot: all of them, or an equal
+// part if several ranks have the same shard. Returns 0 if another stage saves the whole bucket or
+// it is not trained.
 std::int64_t snapshot_slice(const StageDraft& draft, const Bucket& bucket) {
   const bool saved_elsewhere = std::ranges::all_of(
       bucket.parameters, [&](int index) { return draft.program.parameters[index].copy_of_tied; });
@@ -83,8 +84,8 @@ void place_scalars(StageDraft& draft) {
                                          static_cast<std::int64_t>(16 * program.parameters.size()));
 }
 
-// Adds adafactor's row and column factors. Every rank that has a part of a matrix has all factors
-// of it.
+// Adds adafactor's row and column factors, and their sums. Every rank that has a part of a matrix
+// has all factors of it. Does nothing for other optimizers.
 void place_factors(StageDraft& draft) {
   if (draft.plan.training.optimizer != OptimizerKind::adafactor) return;
   Program& program = draft.program;
@@ -130,9 +131,9 @@ void place_largest(StageDraft& draft) {
                                     graph.tensor(tensors[i]).type, GroupKind::none};
 }
 
-// Adds the counters of expert choices for the layers of this stage whose router has a bias that is
-// updated. If loads are measured, all layers of the model get counters, so that the counts of all
-// stages can be added.
+// Adds the counters of expert choices for the layers of this stage whose router has a bias that the
+// choices move. If loads are measured, all layers of the model get counters on every stage, so that
+// the counts of all stages can be added.
 void place_choice_counts(StageDraft& draft) {
   const Training& training = draft.plan.training;
   const bool moves = training.router_bias_update_rate > 0;

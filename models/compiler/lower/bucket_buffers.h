@@ -1,5 +1,5 @@
-// Adds the buffers of a stage's parameters, gradients and optimizer states, and of the step's
-// scalars.
+// Adds the buffers that a stage keeps from step to step: those of parameters, gradients, optimizer
+// states and snapshots, and of the step's scalars and counters.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@ namespace meshwright::compiler {
 
 struct StageDraft;
 
-// A buffer that a bucket needs from step to step, and the operand that says where it is.
+// A buffer that a bucket needs from step to step, and the member of Bucket that says where it is.
 struct BucketPart {
   std::string_view name;
   MemoryClass cls = MemoryClass::parameters;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int no_node = -1;
 
-// A parameter of this stage and the last node that adds to its gradient here. For a parameter that
+// A parameter of this stage, and the last node that adds to its gradient here. For a parameter that
 // is not trained, the node is the first one that reads it.
 struct Candidate {
   int parameter = 0;
@@ -27,7 +27,8 @@ struct Candidate {
 };
 
 // Returns the trained parameters in the order in which gradients are complete: chunks from last to
-// first, nodes in graph order.
+// first, in each chunk first those of the backward body and then those of the weights body, and
+// nodes in graph order.
 std::vector<Candidate> trained(const Graph& graph, const Plan& plan, const Boundaries& boundaries,
                                int stage) {
   std::map<int, Candidate> found;
@@ -54,8 +55,9 @@ std::vector<Candidate> trained(const Graph& graph, const Plan& plan, const Bound
   return order;
 }
 
-// Returns the parameters of the stage that are not trained, last those that the forward reads
-// first. A backward uses them in this order, except for those that are read several times.
+// Returns the parameters of the stage that are not trained, in the reverse of the order in which
+// the forward first reads them. A backward uses them in this order, except for those that are read
+// several times.
 std::vector<Candidate> frozen(const Graph& graph, const Plan& plan, const Boundaries& boundaries,
                               int stage) {
   std::map<int, Candidate> found;
@@ -82,7 +84,7 @@ std::vector<Candidate> frozen(const Graph& graph, const Plan& plan, const Bounda
   return order;
 }
 
-// Returns which stages have copies of a parameter (BucketClass::tied).
+// Returns the group of stages that have copies of a parameter (BucketClass::tied).
 GroupKind tied_over(const Plan& plan, const Boundaries& boundaries, int parameter) {
   const StageLayout layout = plan.parallelism.stage_layout();
   const std::vector<int>& users = boundaries.users[parameter];
@@ -98,7 +100,7 @@ GroupKind tied_over(const Plan& plan, const Boundaries& boundaries, int paramete
 }
 
 // Returns the parameters of a stage. First come those that this stage holds only because other
-// stages train them; they belong to no node. Then come those that it trains, and then those that
+// stages train them, which belong to no node. Then come those that it trains, and then those that
 // are not trained.
 std::vector<Candidate> candidates(const Graph& graph, const Plan& plan,
                                   const Boundaries& boundaries, int stage) {
@@ -151,8 +153,8 @@ std::vector<char> matrices_of(const Graph& graph, const Plan& plan) {
   return is_matrix;
 }
 
-// Returns how many bytes a bucket takes in the buffer of its gathered unit. Those of types in
-// blocks may be odd, so what follows them is aligned anew.
+// Returns how many bytes a bucket takes in the buffer of its gathered unit. The bytes of a type in
+// blocks are rounded up, so that the next bucket is aligned.
 std::int64_t gathered_bytes(const BucketPlan& bucket) {
   const Dtype type = bucket.gathered_type();
   const std::int64_t bytes = bytes_of(bucket.bucket.elements, type);
@@ -202,8 +204,8 @@ class Filler {
     return graph_.parameters[candidate.parameter];
   }
 
-  // Reorders tied parameters among themselves, by their groups and then as in the graph. All stages
-  // then put them into the same buckets, in whatever order their gradients are complete.
+  // Reorders trained tied parameters among themselves, by their groups and then as in the graph.
+  // All stages then put them into the same buckets, in whatever order their gradients are complete.
   void order_tied(std::vector<Candidate>& all) const {
     const auto is_tied = [this](const Candidate& each) {  // and has a gradient that is reduced
       return class_of(each.parameter).is_tied() && parameter_of(each).trainable;
@@ -293,7 +295,8 @@ class Filler {
     if (wanted.zero == 3 || wanted.reduced_each)
       wanted.unit = candidate.unit;
     else if (cls.is_tied())
-      // All stages then have the same buckets, whichever chunks use the parameters.
+      // With chunk 0, all stages have the same buckets of tied parameters, whichever chunks use
+      // them.
       wanted.chunk = 0;
     wanted.bucket.owner = owner;
     wanted.bucket.of_experts = of_experts(candidate);
@@ -335,8 +338,8 @@ class Filler {
   int shards_, expert_shards_;
   std::int64_t alignment_;
   bool reduces_;
-  std::vector<char> is_matrix_;   // per parameter: muon updates it as a matrix
-  std::vector<char> is_rounded_;  // per parameter: it is gathered in 8 bits
+  std::vector<char> is_matrix_;   // per parameter: whether muon updates it as a matrix
+  std::vector<char> is_rounded_;  // per parameter: whether it is gathered in 8 bits
   std::vector<BucketPlan> buckets_;
 };
 

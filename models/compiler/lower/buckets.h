@@ -10,9 +10,9 @@
 
 namespace meshwright::compiler {
 
-// Says over which ranks gradients are reduced besides the data-parallel ones.
+// The ranks over which gradients of a bucket are reduced besides the data-parallel ones.
 struct BucketClass {
-  bool partial = false;  // first summed over the tensor group (sequence parallelism)
+  bool partial = false;  // tensor ranks have partial gradients, which are summed first
   // The stages that have copies of the parameters. Gradients are reduced over them last. `none`:
   // one stage. `embedding`: the first and the last stage (tied embeddings). `pipeline`: all stages,
   // also those that do not use the parameters (tables of relative positions, layers that share
@@ -31,10 +31,10 @@ struct BucketPlan {
   Bucket bucket;
   BucketClass cls;
   int chunk = 0;
-  int zero = 0;               // the ZeRO stage of its parameters: 1 or 0 for some (sharding.h)
+  int zero = 0;               // zero_stage_of() its parameters (sharding.h)
   bool is_cut = false;        // for a bucket of matrices: they are split over the tensor group
   bool reduced_each = false;  // its gradients are reduced in every micro-batch
-  // The unit with which it is gathered or reduced, no_unit, or shared_unit.
+  // The unit with which it is gathered or reduced, or no_unit or shared_unit.
   int unit = no_unit;
   std::int64_t offset = 0;  // elements from the start of the unit's buffer of gradients
   // Bytes from the start of the unit's buffer of gathered weights.
@@ -44,21 +44,25 @@ struct BucketPlan {
   // largest element, and the factor by which bits are multiplied.
   bool is_rounded = false;
   Operand own_bits, largest, scales;
-  Dtype storage = Dtype::f32;  // of its weights: of 4-bit weights, another than the precision's
+  Dtype storage = Dtype::f32;  // type of its weights; 4-bit weights have their own
   Dtype gathered_type() const { return is_rounded ? Dtype::e4m3 : storage; }
-  // Graph node after which all its gradients are summed, -1 if it is not trained.
+  // The node of the graph after which all its gradients are complete, or -1 if it is not trained or
+  // no node of this stage adds to its gradients.
   int ready_node = 0;
   // If the bucket is reduced once a step in the body of a chunk: the number of that body and its
   // last instruction that reduces the bucket. Otherwise -1.
   int reduced_in = -1, reduced_by = -1;
 };
 
-// Fills program.parameters and returns their buckets, in the order in which gradients are ready.
-// Buckets have sizes and members, but no memory yet.
+// Fills program.parameters and returns their buckets. Trained parameters are in the order in which
+// their gradients are complete, except that all stages have tied parameters in the same order.
+// Parameters that only other stages use come first, and those that are not trained last. Buckets
+// have sizes and members, but no memory yet.
 std::vector<BucketPlan> make_buckets(const Graph& graph, const Plan& plan,
                                      const Boundaries& boundaries, Program& program);
 
-// Returns the number of ranks that have the same local part of the bucket.
+// Returns the number of ranks of a stage, at one tensor index, that have the same local part of the
+// bucket.
 int replicas_of(const Degrees& degrees, const Bucket& bucket);
 
 }  // namespace meshwright::compiler

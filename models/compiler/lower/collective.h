@@ -1,4 +1,4 @@
-// Writes collectives on buckets and on the step's scalars, in the stream of the shards.
+// Writes collectives on buckets and on the step's scalars, in the stream shard_comm.
 #pragma once
 
 #include "models/compiler/lower/body_builder.h"

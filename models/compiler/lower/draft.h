@@ -17,9 +17,9 @@
 
 namespace meshwright::compiler {
 
-// Operands of each activation on the virtual stage that makes it and on the next one. The lists are
-// as long as the graph has tensors, so all stages share them. Each stage reads only what it has
-// written itself.
+// The operands of tensors that a body makes (`own`), and of activations that a virtual stage
+// receives from a neighbour (`received`). The lists are as long as the graph has tensors, so all
+// stages share them. Each stage reads only the entries that it has written itself.
 struct TensorPlaces {
   std::vector<Operand> own, received;
   // Maps {tensor, virtual stage} to where an input is stored, because several virtual stages may
@@ -37,13 +37,13 @@ struct StageDraft {
   int zero_stage = 0;         // the plan's, but 0 if the shard group is one rank
   bool reduces_each = false;  // gradients are reduced in every micro-batch
   bool splits_backwards = false;
-  Program program;  // its own list of buckets is filled last, from `buckets`
+  Program program;  // its own list of buckets is filled near the end, from `buckets`
   std::vector<BucketPlan> buckets;
-  // Index of a graph parameter -> index in the program, -1: on another stage.
+  // Per parameter of the graph: its index in the program, or -1 if it is not on this stage.
   std::vector<int> member_of;
   ShardedUnits units;
   Offloads offloads;
-  std::vector<std::int64_t> slot_bytes;  // chunk -> bytes that a micro-batch needs in a slot
+  std::vector<std::int64_t> slot_bytes;  // per chunk: bytes of one micro-batch's slot
   SlotPools pools;
   std::vector<Instruction> of_step;  // instructions that prepare parameters when a step begins
   // Maps the module of a router whose choices are counted to the index of its first count.
@@ -56,8 +56,8 @@ struct StageDraft {
   Buffer& buffer(int id) { return program.memory.buffers[id]; }
 
   // The numbers of bodies, in this order: the step's begin; for every chunk its forward, backward
-  // and, if backwards are split, weights body; the step's end; and, if micro-batches' activations
-  // are offloaded, a load body for every chunk.
+  // and, if backwards are split, weights body; the step's end; and a load body for every chunk if
+  // activations of whole tasks are offloaded.
   int bodies_per_chunk() const { return splits_backwards ? 3 : 2; }
   int forward_body(int chunk) const { return 1 + bodies_per_chunk() * chunk; }
   int backward_body(int chunk) const { return forward_body(chunk) + 1; }

@@ -11,8 +11,8 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Least bytes between two parts of a buffer that are cleared separately. A shorter gap is cleared
-// with them, because each part is one more operation of a device.
+// The least bytes between two parts of a buffer that are cleared separately. A shorter range
+// between them is cleared with them, because each part is one more operation of a device.
 constexpr std::int64_t shortest_gap = 4 << 10;
 
 // Holds disjoint parts [begin, end) of a buffer, in bytes.

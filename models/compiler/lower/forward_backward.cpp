@@ -66,8 +66,8 @@ void load_inputs(StageDraft& draft, BodyBuilder& body) {
   }
 }
 
-// Writes a node, and returns the index of its instruction. Returns -1 if the body gets none: for a
-// view, and for a node that runs once a step.
+// Writes a node, and returns the index of its instruction. Returns -1 if the body gets no
+// instruction: for a view, and for a node that runs once a step.
 int write_node(StageDraft& draft, BodyBuilder& body, const Node& node) {
   const int virtual_stage = draft.virtual_stage(body.chunk());
   if (node.op == Op::tensor_copy) {
@@ -87,7 +87,8 @@ int write_node(StageDraft& draft, BodyBuilder& body, const Node& node) {
   return index;
 }
 
-// Counts the choices of experts in the forward. Recomputed routers are not counted again.
+// Counts the choices of a forward router, if they are counted. Recomputed routers, and routers that
+// only balance, are not counted.
 void count_choices(StageDraft& draft, BodyBuilder& body, const Node& node) {
   if (node.op != Op::route || node.phase != Phase::forward) return;
   if (only_balances(node.attributes)) return;
@@ -136,8 +137,9 @@ void write_nodes(StageDraft& draft, BodyBuilder& body) {
   if (position >= 0 && backward) finish_units(draft, body);
 }
 
-// Adds the losses that this body makes to the sums of the step: the loss of the targets and the
-// losses that balance experts to one sum, each loss of multi-token prediction to one of its own.
+// Adds the losses that this body makes to the sums of the step. The loss of the targets and the
+// losses that balance experts go to one sum, and each loss of multi-token prediction to a sum of
+// its own.
 void sum_losses(StageDraft& draft, BodyBuilder& body) {
   const int virtual_stage = draft.virtual_stage(body.chunk());
   const Program& program = draft.program;

@@ -8,7 +8,7 @@ struct StageDraft;
 void write_forward(StageDraft& draft, int chunk);
 void write_backward(StageDraft& draft, int chunk);
 // Writes the nodes that backward bodies defer if the schedule splits backwards: those that lead
-// only to gradients of weights.
+// only to gradients of weights on their own virtual stage.
 void write_weights(StageDraft& draft, int chunk);
 
 }  // namespace meshwright::compiler

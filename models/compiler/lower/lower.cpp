@@ -60,8 +60,7 @@ Program lower_stage(StageDraft draft) {
   const bool loads = offloads_tasks(draft.plan);
   draft.program.bodies.resize(draft.end_body() + 1 + (loads ? chunks : 0));
 
-  // The bodies of all chunks use the results of these steps, so they come before any body is
-  // written.
+  // The bodies of all chunks use the results of these steps, so they come before any body.
   fill_buckets(draft);
   place_buckets(draft);
   place_rounded_weights(draft);
@@ -78,16 +77,16 @@ Program lower_stage(StageDraft draft) {
   if (loads)  // after the forwards, because a load waits for the copies to the host
     for (int chunk = 0; chunk < chunks; ++chunk) write_load(draft, chunk);
 
-  // These come after all bodies of chunks, which wait for instructions of each other by their
-  // indices.
+  // These steps come after all bodies of chunks, because they make bodies wait for instructions of
+  // each other, by their indices.
   wait_for_offloaded(draft);
   wait_for_earlier_reductions(draft);
 
   write_begin(draft);
   write_end(draft);  // after the backwards: it waits for their reductions, and finishes them
 
-  // These come after all bodies, because they need all buffers at their final sizes, and the number
-  // of slots that tasks use.
+  // These steps come after all bodies, because they need the final sizes of all buffers, and the
+  // number of slots that tasks use.
   find_slot_lifetimes(draft);
   lay_out_slots(draft);
   choose_shared_slots(draft);

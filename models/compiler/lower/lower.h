@@ -1,5 +1,4 @@
-// Turns a graph and a plan into one Program, with its MemoryPlan, per pipeline stage. No other code
-// orders work.
+// Turns a graph and a plan into one Program, with its MemoryPlan, for each pipeline stage.
 #pragma once
 
 #include <vector>
@@ -11,8 +10,8 @@
 
 namespace meshwright::compiler {
 
-// Lowers `graph`, which comes from training_passes(), and returns a Program for each pipeline
-// stage. `plan.stage_of_unit` must be filled in.
+// Returns a Program for each pipeline stage. `graph` must have gone through the passes, and
+// `plan.stage_of_unit` must be filled in.
 std::vector<Program> lower(const Graph& graph, const Plan& plan, const DeviceFacts& device = {});
 
 }  // namespace meshwright::compiler

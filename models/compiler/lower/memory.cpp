@@ -59,8 +59,8 @@ Regions regions_of(StageDraft& draft) {
 }
 
 // Lays out `buffers` contiguously and returns, in bytes, where the buffers of each rank
-// [rdp][tensor] end. First come the buffers that every rank has, then those that all ranks of a
-// tensor group own, then those that one rank owns.
+// [rdp][tensor] end. First come the buffers that every rank has, then those that the tensor ranks
+// of one replica own, then those that one rank owns.
 std::vector<std::vector<std::int64_t>> lay_out_by_owner(const Degrees& degrees,
                                                         const Buffers& buffers) {
   std::vector<std::vector<std::int64_t>> ends(degrees.rdp(),

@@ -10,8 +10,8 @@ namespace meshwright::compiler {
 
 struct StageDraft;
 
-// Adds a buffer and returns its number. `chunk` is set for buffers in a slot, in a window or in
-// host memory, and -1 for others.
+// Adds a buffer and returns its number. `chunk` is set for buffers in a slot or in a window, and
+// for offloaded activations in host memory. It is -1 for others.
 int add_buffer(StageDraft& draft, std::string_view name, MemoryClass cls, Region region,
                std::int64_t bytes, int chunk = -1);
 

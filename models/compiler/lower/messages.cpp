@@ -9,8 +9,8 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Returns whether each rank of the tensor group sends a part of the tensor. This is so for
-// activations that all these ranks hold whole, if their rows divide.
+// Returns whether each rank of the tensor group sends a part of the tensor. This is so with
+// pipeline_scatter_gather, if all these ranks hold activations whole and the rows divide.
 bool sends_parts(const StageDraft& draft, int tensor) {
   const Parallelism& parallelism = draft.plan.parallelism;
   return parallelism.pipeline_scatter_gather && parallelism.tensor > 1 &&

@@ -1,5 +1,5 @@
-// Virtual stages send activations to the next one and their gradients to the previous one. Both
-// ends count the channels of a task in the order of the tensors.
+// Messages between virtual stages: each sends activations to the next one and their gradients to
+// the previous one. Both ends number the channels of a task's messages in the order of the tensors.
 #pragma once
 
 #include "models/compiler/lower/body_builder.h"
@@ -12,7 +12,7 @@ struct StageDraft;
 void receive(StageDraft& draft, BodyBuilder& body);
 
 // Sends the tensor that instruction `producer` of the body has just made. A producer of -1 means
-// that the tensor is a view of another one.
+// that no instruction has, because the tensor is a view of another one.
 void send(StageDraft& draft, BodyBuilder& body, int tensor, int producer);
 
 }  // namespace meshwright::compiler

@@ -21,7 +21,7 @@ std::int64_t odd_run(const Parameter& parameter, int tensor) {
 }
 
 // Returns whether rows end in padding. The amount of padding depends on the degrees, so padding in
-// rows would move the blocks. Padding after all rows moves none.
+// rows would move the blocks. Padding after all rows does not.
 bool has_padding_in_rows(const Parameter& parameter) {
   const Shape &padded = parameter.padded_shape, &global = parameter.global_shape;
   if (padded.rank != global.rank) return false;

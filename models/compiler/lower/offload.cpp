@@ -33,8 +33,8 @@ bool held_from_forward(const TensorFlow& flow, int virtual_stage) {
   return flow.maker == virtual_stage - 1 && flow.kept_by_next;
 }
 
-// Returns the tensors that the forward body holds and that recomputed operations of this virtual
-// stage read, in the order in which they are made. Each comes with the last node that reads it.
+// Returns the tensors that are held from the forward body on and that recomputed operations of this
+// virtual stage read, in ascending order of their ids. Each comes with the last node that reads it.
 std::vector<Offloaded> checkpoints_of(const StageDraft& draft, int virtual_stage) {
   const Graph& graph = draft.graph;
   std::vector<int> last_reader(graph.tensors.size(), -1);
@@ -60,19 +60,20 @@ std::vector<Offloaded> checkpoints_of(const StageDraft& draft, int virtual_stage
   return chosen;
 }
 
-// Returns whether everything that blocks save is offloaded. This is so for `layers` without
+// Returns whether everything large that blocks save is offloaded. This is so for `layers` without
 // recomputation.
 bool offloads_whole_blocks(const Plan& plan) {
   return plan.parallelism.offload == Offload::layers &&
          plan.training.recompute == Recompute::none && plan.training.recompute_modules.empty();
 }
 
-// Least number of layers on the device: while a layer makes the next one's input, both are there.
+// The least number of layers on the device: while a layer makes the next one's input, both are
+// there.
 constexpr int layers_in_turn = 2;
 
 // Returns for each unit whether it is one of the first blocks of a virtual stage, whose activations
-// are offloaded. `offload_horizon` blocks, at least two, are on the device: those that share the
-// ring, and the last ones, with which the backward begins.
+// are offloaded. At any time, the activations of `offload_horizon` blocks, at least two, are on the
+// device: of two that share the ring, and of the last ones, with which the backward begins.
 std::vector<char> first_blocks(const StageDraft& draft, int virtual_stage) {
   const Graph& graph = draft.graph;
   std::vector<int> blocks;
@@ -89,9 +90,9 @@ int unit_of(const StageDraft& draft, const Offloaded& each) {
   return draft.graph.unit_of(draft.graph.nodes[draft.graph.tensor(each.tensor).producer]);
 }
 
-// Returns the tensors that these blocks save, in the order in which they are made. Leaves out
-// tensors that are much smaller than the largest one, because they are not worth a copy, and
-// tensors that share memory.
+// Returns the tensors that the first blocks save, in the order in which they are made. Leaves out
+// tensors with less than a hundredth of the bytes of the largest one, because they are not worth a
+// copy, and tensors that share memory.
 std::vector<Offloaded> kept_by_first_blocks(const StageDraft& draft, int virtual_stage) {
   constexpr std::int64_t much_smaller = 100;
   const Graph& graph = draft.graph;
@@ -127,8 +128,9 @@ std::vector<Offloaded> kept_by_first_blocks(const StageDraft& draft, int virtual
   return chosen;
 }
 
-// Returns the number of buffers in the ring. The input of a layer takes one of them. A whole block
-// takes as many as the block that saves most tensors.
+// Returns the number of buffers in the ring: one for each layer input of the horizon, at least two.
+// If everything that blocks save is offloaded, it is twice the number of tensors of the block that
+// saves most of them.
 std::size_t places_in_ring(const StageDraft& draft) {
   if (!offloads_whole_blocks(draft.plan))
     return std::max<std::size_t>(layers_in_turn, draft.plan.parallelism.horizon());
@@ -179,7 +181,8 @@ void emit_copy(StageDraft& draft, BodyBuilder& body, Offloaded& each, bool out) 
   (out ? each.copy_out : each.copy_in) = body.emit(std::move(copy));
 }
 
-// Visits the first instruction of every stream that writes to the buffer (`writers`) or reads it.
+// Visits, for every stream, the first instruction that writes to the buffer or, if not `writers`,
+// that reads it.
 template <class Visit>
 void for_first_users(Body& body, int buffer, bool writers, const Visit& visit) {
   std::array<bool, stream_count> seen{};
@@ -192,8 +195,8 @@ void for_first_users(Body& body, int buffer, bool writers, const Visit& visit) {
 }
 
 // Makes `writer` wait until the former content of a window, or of a buffer in the ring, has been
-// copied out and read. For writers that compute, the order of the compute stream already ensures
-// the latter.
+// copied out and read. Writers on the compute stream need not wait for the reads, which come before
+// them in that stream.
 void wait_until_free(const StageDraft& draft, Instruction& writer, Wait::Relation relation,
                      int chunk, int copy_out) {
   wait(writer, relation, draft.forward_body(chunk), copy_out);

@@ -1,14 +1,14 @@
 // Offloading: saved activations wait in host memory from the forward to the backward task.
 //
-// `activations` offloads the checkpoints of whole tasks. The checkpoints of a micro-batch are in
-// one of a few windows of device memory. They are copied out as they are made, and the window is
-// free two pipeline tasks later. A separate task loads them into a window `offload_horizon`
-// pipeline tasks before the backward task. Checkpoints that would have to come back too soon stay
-// on the device.
+// `activations` offloads checkpoints: tensors that recomputation reads. The checkpoints of a
+// micro-batch are in one of a few windows of device memory. They are copied out as they are made,
+// and the window is free two pipeline tasks later. A separate task loads them into a window
+// `offload_horizon` pipeline tasks before the backward task. Checkpoints that would have to come
+// back too soon stay on the device.
 //
-// `layers` offloads inside a task. The inputs of a stage's layers share a ring of `offload_horizon`
-// buffers, at least two, in the forward and in the backward body. Without recomputation, everything
-// that the first blocks save goes through a ring.
+// `layers` offloads inside a task. The inputs of a stage's layers share a ring of
+// `offload_horizon` buffers, at least two, in the forward and in the backward body. Without
+// recomputation, the larger tensors that the first blocks save share a ring instead.
 #pragma once
 
 #include <vector>
@@ -38,19 +38,20 @@ struct Offloads {
 bool offloads_tasks(const Plan& plan);
 bool offloads_layers(const Plan& plan);
 
-// These are steps of lowering. They do nothing if nothing is offloaded.
+// These are steps of lowering. choose_offloaded() and wait_for_offloaded() do nothing if no
+// activations are offloaded. write_load() is only for offloads_tasks().
 void choose_offloaded(StageDraft& draft);
 void write_load(StageDraft& draft, int chunk);
 void wait_for_offloaded(StageDraft& draft);
 
-// These belong to the forward body. find_offloaded() returns null for a tensor that stays on the
-// device.
+// The writers of the forward body call these. find_offloaded() returns null for a tensor that stays
+// on the device.
 const Offloaded* find_offloaded(const StageDraft& draft, int tensor, int chunk);
 void copy_out_if_offloaded(StageDraft& draft, BodyBuilder& body, int tensor);
 
-// These belong to the backward body, for `layers`. The last tensors of the forward come back when
-// the body begins. Each of the others comes back when the tensor that holds its buffer of the ring
-// has been read for the last time.
+// The writer of the backward body calls these, for `layers`. The last tensors of the forward come
+// back when the body begins. Each of the others comes back when the tensor that holds its buffer of
+// the ring has been read for the last time.
 void load_last_layers(StageDraft& draft, BodyBuilder& body);
 void load_layer_after(StageDraft& draft, BodyBuilder& body, int node);
 

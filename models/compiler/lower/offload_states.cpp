@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t state_places = 2;
 
-// Holds a state of a bucket on the host, and the state of one of its pieces on the device.
+// A state of a bucket on the host, and the state of one of its pieces on the device.
 struct MovedState {
   const Operand* host;
   Operand* device;
@@ -27,7 +27,7 @@ std::array<MovedState, 4> moved_states(const Bucket& bucket, StatePiece& piece) 
 }
 
 // Returns whether the state is copied. Without master weights, `master` refers to the weights
-// themselves, which are not.
+// themselves, which are not copied.
 bool is_moved(const Bucket& bucket, const Operand& state) {
   return state.buffer >= 0 && (&state != &bucket.master || bucket.has_master());
 }
@@ -44,9 +44,9 @@ std::int64_t piece_elements(const StageDraft& draft) {
   return std::max(given > 0 ? given : default_state_piece_elements, all / most_state_pieces);
 }
 
-// Returns where the pieces of a bucket begin, and its end, in elements. lamb measures whole
-// parameters, so its pieces begin where parameters do. Its flat shards are one piece, because
-// parameters begin at different elements in the shard of every rank.
+// Returns the elements at which the pieces of a bucket begin, and its end. lamb measures whole
+// parameters, so its pieces begin where parameters do. A sharded bucket is one piece for lamb,
+// because parameters begin at different elements in the shard of every rank.
 std::vector<std::int64_t> cuts_of(const StageDraft& draft, const Bucket& bucket,
                                   std::int64_t wanted) {
   const std::int64_t all = bucket.shard_elements;
@@ -128,7 +128,8 @@ void StateTurns::bring(std::size_t turn) { copy(turn, InstructionKind::copy_in, 
 void StateTurns::end_turn(States changed) {
   if (pieces_.empty()) return;
   copy(turn_, InstructionKind::copy_out, changed);
-  // At the beginning of a second round, two consecutive turns may use the same buffer.
+  // If the number of pieces is odd, two consecutive turns use the same buffer when a second round
+  // begins.
   std::size_t next = turn_ + 1;
   while (next < turns_ && place_of(next) != place_of(turn_)) ++next;
   if (next < turns_) bring(next);

@@ -1,7 +1,7 @@
 // With Offload::optimizer, optimizer states wait in host memory. At the step's end, they are copied
-// to device memory piece by piece, to two buffers in turn, and back after the update. While one
-// piece is updated, the states of the next one arrive and those of the last one leave. The device
-// computes the update.
+// to device memory piece by piece, to two buffers that pieces use round-robin, and back after the
+// update. While one piece is updated, the states of the next one arrive and those of the last one
+// leave. The device computes the update.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ namespace meshwright::compiler {
 
 struct StageDraft;
 
-// Elements of a piece of a larger bucket, unless `reduce_bucket_bytes` sets another size.
+// Elements of a piece of a larger bucket, unless `reduce_bucket_bytes` sets another size or there
+// would be too many pieces.
 constexpr std::int64_t default_state_piece_elements = std::int64_t{8} << 20;
 constexpr std::int64_t most_state_pieces = 1024;  // of a stage, in addition to one for each bucket
 
@@ -26,7 +27,7 @@ bool offloads_states(const Plan& plan);
 // states stay on the device.
 void cut_states(StageDraft& draft);
 
-// Says which states of a piece are copied. `weights` means master weights and averages.
+// The states of a piece that are copied. `weights` means master weights and averages.
 enum class States : std::uint8_t { all, weights, moments };
 
 // Writes the copies of one step's end, around the instructions that use the states. A turn is one

@@ -4,9 +4,9 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Returns the owner of each size if every owner takes as many consecutive sizes as `limit` elements
-// allow. The first owner holds `held` elements already. Returns an empty list if `owners` do not
-// suffice.
+// Returns the owner of each size if every owner takes as many consecutive sizes as fit into `limit`
+// elements. The first owner holds `held` elements already. Returns an empty list if `owners` owners
+// are too few, or if a single size exceeds the limit.
 std::vector<int> fill(const std::vector<std::int64_t>& sizes, int owners, std::int64_t held,
                       std::int64_t limit) {
   std::vector<int> owner_of;

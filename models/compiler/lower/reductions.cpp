@@ -7,7 +7,7 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Reduces a bucket once a step: over the tensor group first if each rank saw a share of the rows,
+// Reduces a bucket once a step: first over the tensor group if its ranks have partial gradients,
 // then over the data-parallel ranks. Returns the last instruction written, or -1 if there is
 // nothing to reduce.
 int reduce_bucket(const StageDraft& draft, BodyBuilder& body, int b, When when) {

@@ -1,6 +1,6 @@
-// Sums gradients over ranks, bucket by bucket: in the backward bodies as they are ready, the rest
-// at the step's end. Gradients that are reduced in every micro-batch are reduced by
-// sharded_units.*.
+// Sums gradients over ranks, bucket by bucket: in the backward bodies as they become ready, the
+// rest at the step's end. For gradients that are reduced in every micro-batch, sharded_units.*
+// writes the reductions of the bodies.
 #pragma once
 
 #include "models/compiler/lower/body_builder.h"

@@ -43,9 +43,9 @@ class Relay {
     return *out_;
   }
 
-  // Copies a tensor on its way if a stage that is no neighbour reads it. If stages have several
-  // chunks, also copies a tensor that its own stage keeps for the backward, because chunks may
-  // share slots, and nothing is sent from a shared slot.
+  // Copies a tensor from stage to stage if a virtual stage that is no neighbour reads it. If stages
+  // have several chunks, also copies a tensor that its own stage keeps for the backward, because
+  // chunks may share slots, and nothing is sent from a shared slot.
   void pass_on(int tensor) {
     const std::vector<int>& readers = readers_[tensor];
     const int maker = old_.tensor(tensor).producer;

@@ -9,7 +9,7 @@
 
 namespace meshwright::compiler {
 
-// Adds the buffers of bits and scales. Called after place_buckets().
+// Adds the buffers of bits and scales. Must be called after place_buckets().
 void place_rounded_weights(StageDraft& draft);
 
 void round_own_weights(const StageDraft& draft, BodyBuilder& step_begin);

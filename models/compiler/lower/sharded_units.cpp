@@ -23,9 +23,9 @@ std::int64_t unit_elements(const StageDraft& draft, int unit, bool trained = fal
   return elements;
 }
 
-// Returns the elements of all gather buffers if units use `buffers` of them round-robin, with the
-// buffer of weights that several units share. Each buffer is as large as the largest unit that it
-// ever holds.
+// Returns the elements of all gather buffers if units use `buffers` of them round-robin, plus those
+// of the buffer of weights that several units share. Each buffer is as large as the largest unit
+// that it ever holds.
 std::int64_t elements_live_with(const StageDraft& draft, int buffers) {
   std::vector<std::int64_t> largest(buffers, 0);
   for (int chunk = 0; chunk < draft.chunks(); ++chunk)
@@ -57,7 +57,7 @@ int gather_buffers(const StageDraft& draft) {
 }
 
 // Adds `count` buffers that units use round-robin, and one for parameters that several units share,
-// if there are any. Each buffer grows to the largest unit that it holds.
+// if there are any. Each buffer grows later to the largest unit that it holds.
 UnitBuffers add_unit_buffers(StageDraft& draft, std::string_view name, int count) {
   const auto add = [&] {
     return add_buffer(draft, name, MemoryClass::communication, Region::persistent, 0);
@@ -124,7 +124,7 @@ void gather_ahead(StageDraft& draft, BodyBuilder& body, const std::vector<int>& 
     buffers.begin(buffers_of(body.body().kind, buffers.count()));
     gather_unit(draft, body, shared_unit);
   }
-  // Counts of units that are gathered at all: before `position`, and visited.
+  // Numbers of units with gathered weights: those before `position`, and those visited so far.
   std::size_t before = 0, seen = 0;
   for (std::size_t i = 0; i < units.size(); ++i) {
     if (unit_elements(draft, units[i]) == 0) continue;
@@ -135,8 +135,8 @@ void gather_ahead(StageDraft& draft, BodyBuilder& body, const std::vector<int>& 
   }
 }
 
-// Gathers each unit once, mostly in the forward body. The gathers wait for no buffer, because each
-// unit has a buffer of its own.
+// Gathers each unit once, mostly in the forward body, because its weights are kept. The gathers
+// wait for no buffer, because each unit has a buffer of its own.
 void gather_kept(StageDraft& draft, BodyBuilder& body, const std::vector<int>& units,
                  std::size_t position) {
   UnitBuffers& buffers = draft.units.weights;

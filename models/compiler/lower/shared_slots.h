@@ -5,7 +5,7 @@ namespace meshwright::compiler {
 
 struct StageDraft;
 
-// Chooses which chunks share slots. This fixes the number and size of slots.
+// Chooses which chunks share slots. This fixes the number of slots, and how large they are.
 void choose_shared_slots(StageDraft& draft);
 
 // Makes each chunk wait for the chunks from which it takes over slots, because the content of a

@@ -66,8 +66,9 @@ void find_lifetimes(StageDraft& draft, int chunk) {
 
 }  // namespace
 
-// Sets lifetimes, so that memory in a slot can be reused. Only the backward body needs much of a
-// slot, and tensors that it makes for the weights body may take over that memory.
+// Sets lifetimes, so that memory in a slot can be reused. Many tensors in a slot are needed until
+// the backward body ends, and tensors that this body makes for the weights body may take over their
+// memory.
 void find_slot_lifetimes(StageDraft& draft) {
   if (!draft.splits_backwards) return;
   for (int chunk = 0; chunk < draft.chunks(); ++chunk) find_lifetimes(draft, chunk);

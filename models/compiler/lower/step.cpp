@@ -43,7 +43,8 @@ Operand choice_counts(const Program& program) {
   return all_of(program, program.choice_counts_buffer, Dtype::f64);
 }
 
-// Adds the square of the norm of the gradients that this rank owns to the step's sum.
+// Adds the squares of the gradients in this rank's local part of a bucket to the step's squared
+// norm.
 void sum_squares(const StageDraft& draft, BodyBuilder& body, int b) {
   const BucketPlan& planned = draft.buckets[b];
   if (planned.bucket.frozen) return;
@@ -178,8 +179,8 @@ void add_over_parts(const StageDraft& draft, BodyBuilder& body, const Operand& s
     if (ranks > 1) emit_collective(draft.plan, body, all_reduce_in(group, sums));
 }
 
-// Returns the instruction that measures a bucket or piece. It reads gradients and masters, and
-// state that says whether the step is skipped.
+// Returns the instruction that measures a bucket or piece. It reads gradients, the norm and the
+// loss scale, which say whether the step is skipped, and with `masters` the master weights.
 Instruction measuring(const StageDraft& draft, Op op, const Stepped& each, bool masters = true) {
   Instruction measure;
   measure.op = op;
@@ -209,9 +210,9 @@ void sum_squares_of_matrices(const StageDraft& draft, BodyBuilder& body) {
   add_over_parts(draft, body, sums);
 }
 
-// Updates the moments, and computes the norms that lamb and adafactor need, from the part of each
-// parameter that this rank holds. The norms are then summed over the ranks of this stage that hold
-// the other parts (tensor group, shards).
+// Updates the moments or factors, and computes the norms that lamb and adafactor need, from the
+// part of each parameter that this rank holds. The norms are then summed over the ranks of this
+// stage that hold the other parts (tensor group, shards).
 void measure_parameters(const StageDraft& draft, BodyBuilder& body, StateTurns& turns) {
   const bool is_lamb = draft.plan.training.optimizer == OptimizerKind::lamb;
   const Operand norms = parameter_norms(draft.program);
@@ -342,7 +343,7 @@ void step_bucket(StageDraft& draft, BodyBuilder& body, int b, StateTurns& turns)
 void broadcast_bucket(const StageDraft& draft, BodyBuilder& body, int b) {
   const Bucket& bucket = draft.buckets[b].bucket;
   const Owner& owner = bucket.owner;
-  // Whether all tensor ranks hold the same parameters. One of them then sends to all.
+  // Whether all tensor ranks hold the same parameters. Then one of them sends to all.
   const bool alike = owner.tensor >= 0;
   const GroupKind group = alike ? GroupKind::dp : GroupKind::rdp;
   const Mesh mesh(draft.degrees, draft.plan.parallelism.placement);
@@ -356,9 +357,9 @@ void broadcast_bucket(const StageDraft& draft, BodyBuilder& body, int b) {
                    .root = mesh.index_in(group, rank)});
 }
 
-// Makes each rank update the parameters that it owns, and sends the new weights to all. Flat shards
-// are gathered while the next bucket is updated. If parameters have owners, all owners update
-// theirs before any is sent.
+// Makes each rank update its part of the parameters, and sends the new weights to all ranks that
+// hold them. Flat shards are gathered while the next bucket is updated, except under ZeRO 3. If
+// parameters have owners, all owners update theirs before any is sent.
 void step_and_share(StageDraft& draft, BodyBuilder& body, StateTurns& turns) {
   const int buckets = static_cast<int>(draft.buckets.size());
   for (int b = 0; b < buckets; ++b) {

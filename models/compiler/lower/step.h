@@ -1,5 +1,5 @@
 // Writes the bodies before and after the micro-batches. The first one clears sums and rounds
-// weights. The last one holds reductions, the gradient norm, the optimizer and gathers.
+// weights. The last one has reductions, the gradient norm, the optimizer and gathers.
 #pragma once
 
 namespace meshwright::compiler {

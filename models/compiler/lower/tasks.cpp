@@ -20,9 +20,9 @@ struct Stay {
   int window = 0;
 };
 
-// Hands out the slots of a chunk, or of several chunks that share them. Of shared slots it takes
-// the one that has been free for longest, so that no task waits for a slot that has just been given
-// back. Otherwise it takes the free slot with the lowest number.
+// Assigns the slots of a chunk, or of several chunks that share them. Among shared slots it takes
+// the one that has been free for longest, so that tasks rarely wait for a slot that has just been
+// given back. Otherwise it takes the free slot with the lowest number.
 class Slots {
  public:
   Slots(int slots, bool shared) : shared_(shared) {
@@ -52,8 +52,8 @@ class Slots {
   int most_ = 0;
 };
 
-// Hands out windows of a chunk: the lowest one that is free at pipeline task `task`, until task
-// `until`.
+// Assigns the windows of a chunk: take() returns the lowest one that is free at pipeline task
+// `task`, and occupies it up to task `until`.
 class Windows {
  public:
   int take(int task, int until) {
@@ -77,8 +77,8 @@ struct Stays {
 };
 
 // Returns the stays of a stage's micro-batches. Saved activations are copied out while the next
-// task runs. If they would have to come back before the second task after the forward, they stay on
-// the device.
+// task runs. If their load would come before the second task after the forward, or earlier, they
+// stay on the device.
 Stays stays_of(const StageOrder& order, int horizon) {
   Stays stays;
   stays.loaded_before.assign(order.size(), -1);
@@ -101,7 +101,7 @@ Stays stays_of(const StageOrder& order, int horizon) {
   return stays;
 }
 
-// Holds the slots and windows that one chunk hands out to micro-batches.
+// The slots and windows that one chunk assigns to micro-batches.
 struct Copies {
   bool offloads = false;  // saved activations go to host memory
   Slots slots;            // used only for the first chunk of those that share slots

@@ -27,16 +27,17 @@ class TensorChunks {
   // Finds which nodes of the body are split.
   TensorChunks(StageDraft& draft, BodyBuilder& body);
 
-  // Writes a node in chunks, together with the nodes that go with it. Returns the node's last
-  // instruction, or nothing if the node is to be written whole. A node that is written already is
-  // not written again.
+  // Writes a node in chunks, together with the nodes that are split with it. Returns the node's
+  // last instruction, or nothing if the node is to be written whole. A node that is written already
+  // is not written again.
   std::optional<int> write(int index);
 
  private:
   struct Whole {
     Instruction product;
     std::optional<Instruction> sum;  // the collective on its output, if that is split too
-    // The matmuls of one chunk, if its rows are in shares; else null.
+    // The body of one chunk's matmuls, one for each rank's share of the rows. Null if rows are not
+    // in shares.
     std::shared_ptr<const Fusion> parts;
   };
 
@@ -59,7 +60,7 @@ class TensorChunks {
   // Matmul -> the matmuls that are written together with it.
   std::map<int, std::vector<int>> group_of_;
   std::set<int> is_gathered_;   // gathers that are split
-  std::set<int> reads_shares_;  // matmuls that read their outputs
+  std::set<int> reads_shares_;  // matmuls that read outputs of these gathers
   std::map<int, int> written_;  // node -> its last instruction
 };
 

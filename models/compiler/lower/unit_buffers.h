@@ -1,5 +1,5 @@
 // Manages the buffers that sharded units use round-robin, and one buffer for weights or gradients
-// that several units share. It knows which unit has which buffer now.
+// that several units share. Knows which unit has which buffer at the moment.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,8 @@ class UnitBuffers {
     std::replace(slot_of_.begin(), slot_of_.end(), slot, -1);
     slot_of_[unit] = slot;
   }
-  // Returns the buffer that comes next if a unit has had that buffer since the begin of the body,
-  // else -1.
+  // Returns the buffer that take() gives out next if a unit has had that buffer since begin(), else
+  // -1.
   int reused_next() const { return next_ < size_ ? -1 : in_turn_[next_ % size_]; }
   int of(int unit) const {  // the unit's buffer, or -1
     if (unit == shared_unit) return shared_;

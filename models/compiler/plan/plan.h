@@ -106,8 +106,8 @@ struct Parallelism {
   Offload offload = Offload::none;
   int offload_horizon = 0;               // 0: four tasks or two layers, as in SageMaker's library
   bool shard_whole = false;              // shard_layout "whole": states of a parameter are not cut
-  std::int64_t reduce_bucket_bytes = 0;  // 0: default_bucket_bytes, or a whole unit under ZeRO 3
-  std::int64_t max_live_parameters = 0;  // elements gathered at once; 0: the two largest units
+  std::int64_t reduce_bucket_bytes = 0;  // 0: default_bucket_bytes, or whole units
+  std::int64_t max_live_parameters = 0;  // elements gathered at once; 0: two units at most
   std::int64_t persistence_threshold = 0;  // ZeRO 3: parameters with fewer elements are not sharded
   // Whether weights are gathered in two steps: between hosts and inside a host.
   bool hierarchical_gather = true;

@@ -110,7 +110,7 @@ class Adapting {
     }
   }
 
-  // Returns the last names of the linear layers in blocks, each once.
+  // Returns the last parts of the paths of linear layers in blocks, each once.
   std::vector<std::string> last_names() const {
     std::vector<std::string> names;
     for (const Node& node : old_.nodes) {
@@ -163,11 +163,11 @@ class Adapting {
     return out_.output(out_.add(op, beside.module, inputs, attributes));
   }
 
-  // Returns whether the input of an adapter is converted to fp32 for its dropout. Since release
-  // 0.12 peft keeps adapters in fp32 (autocast_adapter_dtype), unless master_weights 'none' says
-  // that they are in 16 bits, and converts their inputs (peft/tuners/lora/layer.py:
-  // _cast_input_dtype). Under autocast their products are in 16 bits all the same, and layers with
-  // quantized weights convert nothing (peft/tuners/lora/bnb.py).
+  // Returns whether the input of an adapter is converted to fp32 for its dropout, as in eager runs
+  // with peft. Since release 0.12 peft keeps adapters in fp32 (autocast_adapter_dtype), unless
+  // master_weights 'none' says that they are in 16 bits, and converts their inputs
+  // (peft/tuners/lora/layer.py: _cast_input_dtype). Under autocast their matmuls are in 16 bits all
+  // the same, and layers with quantized weights convert nothing (peft/tuners/lora/bnb.py).
   bool converts_input() const {
     return has_adapters_of_peft(training_.framework) && training_.compiler == CompilerLevel::none &&
            storage_of(old_.precision) != Dtype::f32 &&
@@ -201,7 +201,8 @@ class Adapting {
     int low = apply(Op::linear, node, {x, adapter.first}, plain);
     Attributes scaled = plain;
     scaled.factor = lora_.alpha / lora_.rank;
-    // peft and torchtune multiply the whole result, even by 1; here it is the narrow one.
+    // peft and torchtune scale the result of B, even by 1. Otherwise the narrow result of A is
+    // scaled, which has only `rank` columns.
     const bool scales_result = is_of_pytorch(training_.framework);
     if (scaled.factor != 1 && !scales_result) low = apply(Op::scale, node, {low}, scaled);
     int change = apply(Op::linear, node, {low, adapter.second}, plain);
@@ -214,7 +215,7 @@ class Adapting {
   const Lora& lora_;
   Graph out_;
   std::vector<int> becomes_;
-  std::vector<bool> used_;           // per name in target_modules: a layer has it
+  std::vector<bool> used_;           // per name in target_modules: whether it names a layer
   std::map<int, Adapter> adapters_;  // by the tensor of the layer's weight
 };
 

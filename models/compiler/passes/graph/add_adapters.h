@@ -9,9 +9,10 @@
 namespace meshwright::compiler {
 
 // Runs after the splits over ranks. If a layer is split by its outputs, B is split like W and every
-// rank has all of A. If it is split by its inputs, A is split and every rank has all of B. Ranks
-// therefore exchange nothing more: a whole matrix has partial gradients, which are summed over the
-// tensor group once a step.
+// rank has all of A. If it is split by its inputs, A is split and every rank has all of B.
+// Micro-batches therefore need no further communication: the matrix that every rank has gets
+// partial gradients, which are summed over the tensor group once a step. Throws InputError if
+// target_modules names a layer that cannot be adapted.
 Graph add_adapters(Graph graph, const Plan& plan);
 
 }  // namespace meshwright::compiler

@@ -9,14 +9,14 @@
 
 namespace meshwright::compiler {
 
-// Updates the producers of tensors after nodes have moved, and drops activations that no node
-// mentions.
+// Updates the producers of tensors after nodes have moved, drops activations that no node mentions,
+// and numbers the remaining tensors anew.
 Graph cleaned(Graph graph);
 
-// Leaves out the nodes whose indices are marked in `dropped`. Nothing may read their outputs.
+// Removes the nodes whose indices are marked in `dropped`. No other node may read their outputs.
 Graph without(const std::vector<char>& dropped, Graph graph);
 
-// Returns how often each tensor is used: read by nodes, read by the step if it is a loss, or
+// Returns how often each tensor is used: read by nodes, read by the step because it is a loss, or
 // overwritten through `alias_of`.
 std::vector<int> count_uses(const Graph& graph);
 
@@ -24,14 +24,14 @@ std::vector<int> count_uses(const Graph& graph);
 // output of a router, or its sum over the tensor group if each rank routes its own tokens.
 int balancing_loss(const Graph& graph, const Node& node);
 
-// Returns whether the step reads the tensor besides the graph's nodes, because it is a loss.
+// Returns whether the tensor is a loss, which the step reads in addition to the graph's nodes.
 bool is_loss(const Graph& graph, int tensor);
 
-// Gives every tensor memory of its own, except for the gradients of losses. Passes need this if
-// they move nodes or read a tensor later than it was read.
+// Gives every tensor memory of its own, except for the gradients with which the backward of a loss
+// begins. Passes need this if they move nodes or read a tensor later than it was read.
 Graph without_reuse(Graph graph);
 
-// Removes nodes from which neither a loss nor a parameter's gradient comes. This is the pass.
+// Removes nodes that no loss and no gradient of a parameter depends on. This function is the pass.
 Graph remove_dead_code(Graph graph, const Plan& plan);
 
 }  // namespace meshwright::compiler

@@ -1,4 +1,4 @@
-// Computes once what is computed twice from the same tensors in the same way. Forward and
+// Merges nodes of one unit and phase that compute the same from the same tensors. Forward and
 // recomputed nodes are never merged, because recomputation is meant to repeat work.
 #pragma once
 

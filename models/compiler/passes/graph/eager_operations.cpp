@@ -10,8 +10,8 @@ class EagerWriter {
  public:
   explicit EagerWriter(const Graph& graph) : old_(graph), out_(graph) { out_.nodes.clear(); }
 
-  // Returns the graph with each node replaced by `expand`. If `expand` returns false, the node
-  // stays as it is.
+  // Returns the graph with each node replaced by the nodes that `expand` writes. If `expand`
+  // returns false, the node stays as it is.
   Graph run(bool (EagerWriter::*expand)(const Node&)) {
     for (const Node& node : old_.nodes)
       if (!(this->*expand)(node)) append_node(out_, node);
@@ -56,7 +56,7 @@ class EagerWriter {
     attributes.factor = factor;
     return out_.output(out_.add(op, at.module, inputs, attributes));
   }
-  // Adds the last node in place of `at`. Its output is the output of `at`.
+  // Adds the last of the nodes that replace `at`. Its output is the output of `at`.
   void finish(Op op, const Node& at, TensorIds inputs) {
     add(op, at, inputs);
     make_as(out_, 0, at.outputs[0]);

@@ -5,12 +5,13 @@
 
 namespace meshwright::compiler {
 
-// Returns the index of the node that makes `logits`, looking through elementwise operations on one
-// tensor (a soft cap). Returns -1 if no node makes it.
+// Returns the index of the node that makes `logits`, apart from elementwise operations on one
+// tensor (a soft cap) that come after it. Returns -1 if no node makes them.
 int head_product(const Graph& graph, int logits);
 
-// Returns whether the node is a cross-entropy over the vocabulary. Ranks may share the logits of
-// such a loss, and these are padded. Logits over classes are whole.
+// Returns whether the node is a cross-entropy over the vocabulary, not over classes. Ranks may
+// share the logits of such a loss, and these logits are padded. Logits over classes are neither
+// shared nor padded.
 bool is_over_vocabulary(const Node& node);
 
 }  // namespace meshwright::compiler

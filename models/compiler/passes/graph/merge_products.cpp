@@ -10,7 +10,7 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Nodes that are merged, in order, and the index of the one that is replaced by the merged node.
+// Nodes that are merged, in order, and the index of the node in whose place the merged node runs.
 struct Group {
   std::vector<int> members;
   int place = 0;
@@ -20,8 +20,8 @@ bool same_product(const Node& a, const Node& b) {
   return a.op == b.op && a.phase == b.phase && a.attributes == b.attributes;
 }
 
-// Returns groups of at most three nodes that apply `op` to the same first operand, in the same
-// unit. Each node adds at most two operands to the merged one.
+// Returns groups of two or three nodes that apply `op`, with equal attributes, to the same first
+// operand in the same unit and phase. Each node adds at most two operands to the merged one.
 std::vector<Group> groups_of_one_input(const Graph& graph, Op op, bool at_first) {
   constexpr std::size_t most = 3;
   std::map<std::pair<int, int>, std::vector<Group>> of_input;  // by input and unit
@@ -46,8 +46,8 @@ std::vector<Group> groups_of_one_input(const Graph& graph, Op op, bool at_first)
   return groups;
 }
 
-// Returns groups of nodes that make gradients of one tensor through several weights, together with
-// the additions that sum these gradients.
+// Returns groups of two to four matmuls that make gradients of one tensor through several weights,
+// together with the additions that sum these gradients.
 std::vector<Group> groups_of_one_sum(const Graph& graph) {
   constexpr std::size_t most = 4;
   const std::vector<int> uses = count_uses(graph);
@@ -83,8 +83,7 @@ std::vector<Group> groups_of_one_sum(const Graph& graph) {
   return groups;
 }
 
-// Lets the first matmul write the one result and the others add to it, so that the additions
-// disappear.
+// Lets the first matmul write the result and the others add to it, so that the additions disappear.
 void sum_in_products(Fusion& fusion) {
   const int result = fusion.inputs;
   std::vector<FusedStep> products;
@@ -111,7 +110,7 @@ Graph merged(Graph graph, const std::vector<Group>& groups) {
     Fusion& fusion = fused->fusion;
     if (fusion.steps.front().op == Op::linear_grad_input && fusion.outputs == 1)
       sum_in_products(fusion);
-    // A result is left that no node reads.
+    // An internal operand is left if no node reads a result, so such a group is not merged.
     if (fusion.first_internal() < std::ssize(fusion.operands)) continue;
     fusion.loop = Fusion::Loop::products;
     fusion.block_rows = fusion.rows;

@@ -1,6 +1,6 @@
-// Merges matmuls of one tensor with several weights (queries, keys and values; gate and up) into
-// one operation, and so their gradients. The gradient of the tensor is then summed inside the
-// matmul.
+// Merges matmuls of one tensor with several weights (queries, keys and values, or gate and up) into
+// one operation, and their gradients likewise. The gradients of the tensor through these weights
+// are then summed inside the matmul.
 #pragma once
 
 #include "models/compiler/plan/plan.h"

@@ -17,8 +17,8 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Says how a recipe scales tensors. `length` is the number of elements along the summed dimension
-// that share a scale (a block). 0 means one scale for a tensor.
+// The way in which a recipe scales tensors. `length` is the number of elements along the summed
+// dimension that share a scale (a block). 0 means one scale for a tensor.
 struct Recipe {
   std::int64_t length = 0;
   bool of_before = false;       // scales come from the largest elements of earlier steps
@@ -27,9 +27,9 @@ struct Recipe {
   Dtype of_gradients = Dtype::e4m3, of_others = Dtype::e4m3;
 
   bool has_blocks() const { return length > 0; }
-  // Returns whether this is NVFP4. Its blocks have scales in addition to the tensor's. Its
-  // gradients are rounded stochastically, and both factors of a weight gradient are transformed
-  // before.
+  // Returns whether this is NVFP4. Its blocks have scales in addition to the tensor's scale. Its
+  // gradients are rounded stochastically, and both factors of a weight gradient's matmul are
+  // transformed before they are rounded.
   bool has_4_bits() const { return of_others == Dtype::e2m1; }
   bool asks_largest() const { return (!has_blocks() && !of_before) || has_4_bits(); }
 };
@@ -220,8 +220,9 @@ class Quantizer {
   }
 
   // Returns whether rounding the tensor, or finding its largest element, is counted as part of the
-  // kernel that makes the tensor. Weights under ZeRO 3 count so too, because frameworks round each
-  // rank's shard before they gather it, and their optimizer finds the largest elements.
+  // kernel that makes the tensor. This is never so at compiler level `none`. Weights that ZeRO 3
+  // shards count so too, because frameworks round each rank's shard before they gather it, and
+  // their optimizer finds the largest elements.
   bool joins_maker(int tensor) const {
     if (fuses_ && old_.tensor(tensor).role == Role::parameter) return !weights_stay_;
     const int producer = old_.tensor(tensor).producer;
@@ -243,8 +244,8 @@ class Quantizer {
   }
 
   // Returns tensors with the largest element of a tensor, or with those of earlier steps if scales
-  // are delayed. `read_by` is the first matmul that reads the rounded tensor. For a transformed
-  // tensor, a separate kernel finds the largest element.
+  // are delayed. They are -1 if scales of blocks suffice. `read_by` is the first matmul that reads
+  // the rounded tensor. For a transformed tensor, a separate kernel finds the largest element.
   Largest largest_of_all(const Node& at_node, int tensor, What what, const Node& read_by,
                          Role role) {
     if (recipe_.of_before) return {kept_largest(tensor, what, read_by), -1};
@@ -302,8 +303,8 @@ class Quantizer {
   }
 
   // Returns whether the tensor is rounded again in the backward. Rows that were gathered in the
-  // forward are gathered again for the backward, and are then rounded again, so that only a rank's
-  // share is saved.
+  // forward are gathered and rounded again for the backward, so that only a rank's share is saved,
+  // unless the rounded rows themselves were gathered.
   bool is_rounded_again(const Node& at_node, int tensor) const {
     const int producer = old_.tensor(tensor).producer;
     return at_node.phase != Phase::forward && producer >= 0 &&
@@ -339,9 +340,9 @@ class Quantizer {
     return found->second;
   }
 
-  // Returns whether weights are kept transposed too. They are if scales differ along rows and along
-  // columns, and in 4 bits, because the matrix units read both factors along their memory, and no
-  // kernel transposes packed elements.
+  // Returns whether transposed copies of weights are kept too. They are if scales differ along rows
+  // and along columns. They also are in 4 bits, because the matrix units read both factors along
+  // their memory, and no kernel transposes packed elements.
   bool keeps_weights_transposed() const {
     return (recipe_.has_blocks() && !recipe_.square_weights) || recipe_.has_4_bits();
   }
@@ -436,15 +437,15 @@ class Quantizer {
   const std::uint64_t seed_;
   const std::int64_t own_length_;  // tokens of a sequence that this rank holds
   const bool transposes_, fuses_;
-  // Attributes.scale of gradients, if scales are delayed.
+  // The initial scale of gradients (Attributes::scale), if scales are delayed.
   const double initial_of_gradients_;
-  // Rounded weights are kept from one micro-batch to the next.
+  // Whether rounded weights are kept from one micro-batch to the next.
   const bool weights_stay_;
   const std::vector<char> in_bf16_;                // per unit
   std::vector<std::vector<const Node*>> readers_;  // per tensor: the nodes that read it
   // Per tensor: whether it is a weight that is rounded.
   std::vector<char> chosen_;
-  // Per tensor: a weight that is rounded before it is gathered.
+  // Per tensor: its rounded form, if it is a weight that is rounded before it is gathered.
   std::vector<Rounded> gathered_;
   std::map<std::tuple<int, int, int>, Rounded> rounded_;  // by tensor, unit, and whether again
   std::map<std::tuple<int, int, int>, Rounded> weights_;  // by tensor, unit, and whether forward

@@ -1,8 +1,8 @@
 // Precision fp8: the linear layers of blocks multiply in 8 bits. Their inputs and weights are
 // rounded to e4m3, the gradients of their outputs to e5m2 (with scales for blocks of elements: to
 // e4m3, as Transformer Engine does). `fp8_recipe` says how scales are found. Gradients of weights
-// read the rounded input, so that one is saved, and the input itself only if another operation
-// reads it.
+// read the rounded input. So the rounded input is saved, and the input itself only if another
+// operation reads it.
 //
 // Precision nvfp4: 4 bits, e2m1, as in NVIDIA's recipe ("Pretraining Large Language Models with
 // NVFP4", arXiv 2509.25149; Transformer Engine's NVFP4BlockScaling). Each 16 elements along the
@@ -19,19 +19,20 @@
 // experts of a layer are stacked in one tensor, and so are their weights. Such a tensor has one
 // scale unless scales are for blocks. Each of its matrices is transposed by itself.
 //
-// Weights are rounded once a step, when it begins, and one copy in 8 bits is kept in addition to
-// that in bf16. If the device needs a transposed weight, it is transposed in the backward. Under
-// ZeRO 3, weights are rounded whenever they have been gathered, for the forward and again for the
-// backward, because gathers are in bf16. (Frameworks round a rank's shard before, so that counts as
-// no kernel.) With `fp8_gathers`, the ranks round their shards of weights that nothing else reads
-// before they are gathered, once a step (models/compiler/lower/rounded_weights.h). The bits are
-// equal, and messages have half the size.
+// Weights are rounded once a step, when it begins, and the copy in 8 bits is kept in addition to
+// the weights in bf16. With mxfp8 a transposed copy is kept too. Otherwise, if the device needs a
+// transposed weight, it is transposed in the backward. If ZeRO 3 shards the weights, they are
+// rounded whenever they are used, in the forward and again in the backward, because gathers are in
+// bf16. (Frameworks round a rank's shard before they gather it, so predictions above level `none`
+// count no kernel for it.) With `fp8_gathers`, the ranks round their shards of weights that nothing
+// else reads before they are gathered, once a step (models/compiler/lower/rounded_weights.h). The
+// bits are equal, and messages have half the size.
 //
-// If ranks hold shares of the rows and a tensor has one scale, rounded rows are gathered, with the
-// scale of the group's largest element. The ranks of a tensor group round their own parts of a
-// weight, and of activations that are split like it, with scales of their own. Other degrees
-// therefore round differently. Delayed scales come from the largest elements that all ranks of the
-// stage saw in earlier steps.
+// If ranks hold shares of the rows and a tensor has one scale, rounded rows are gathered, provided
+// that only 8-bit matmuls read them. The scale is then that of the group's largest element. The
+// ranks of a tensor group round their own parts of a weight, and of activations that are split like
+// it, with scales of their own. Other degrees therefore round differently. Delayed scales come from
+// the largest elements that all ranks of the stage saw in earlier steps.
 #pragma once
 
 #include "models/compiler/plan/plan.h"

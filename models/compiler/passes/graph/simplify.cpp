@@ -6,7 +6,8 @@ namespace meshwright::compiler {
 
 namespace {
 
-// A pair of operations: second(first(x)) is x if both have the same attributes.
+// A pair of operations: second(first(x)) is x if both have the same attributes. With a
+// `temperature`, rope multiplies instead of rotating, so same_as() excludes it.
 struct Inverse {
   Op first, second;
 };
@@ -41,7 +42,7 @@ bool does_nothing(const Graph& graph, const Node& node) {
   }
 }
 
-// Returns the existing tensor that equals the node's output, or -1 if there is none.
+// Returns the existing tensor that is known to equal the node's output, or -1 if there is none.
 int same_as(const Graph& graph, const Node& node) {
   if (does_nothing(graph, node)) return node.inputs[0];
   const int producer = node.inputs.empty() ? -1 : graph.tensor(node.inputs[0]).producer;
@@ -49,7 +50,7 @@ int same_as(const Graph& graph, const Node& node) {
   const Node& before = graph.nodes[producer];
   if (before.phase != node.phase || graph.unit_of(before) != graph.unit_of(node)) return -1;
   if (before.op == Op::relu && node.op == Op::relu) return node.inputs[0];
-  if (node.attributes.temperature != 0) return -1;  // each of both multiplies by the factor
+  if (node.attributes.temperature != 0) return -1;  // both rope and its gradient multiply
   for (const Inverse& pair : inverses)
     if (before.op == pair.first && node.op == pair.second && before.attributes == node.attributes)
       return before.inputs[0];

@@ -1,5 +1,5 @@
-// Removes operations that do nothing, or that undo the operation before, for example exchanges of
-// rows or columns between ranks there and back.
+// Removes operations that do nothing, that repeat the relu before, or that undo the operation
+// before, for example exchanges of rows or columns between ranks there and back.
 #pragma once
 
 #include "models/compiler/plan/plan.h"

@@ -24,7 +24,7 @@ class HeadExchanger {
   }
 
  private:
-  // Makes `tensor` output `i` of the latest node, with the type of this output.
+  // Makes the existing tensor `tensor` output `i` of the last node, with the type of this output.
   void become(int i, int tensor) {
     out_.tensors[tensor].type = out_.tensor(out_.nodes.back().outputs[i]).type;
     make_as(out_, i, tensor);

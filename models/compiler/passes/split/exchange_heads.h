@@ -1,8 +1,8 @@
 // Splits attention by heads, over sequences that a context group shares (Jacobs et al., "DeepSpeed
 // Ulysses", 2023). An all-to-all gives each rank some heads of whole sequences. Attention is then
-// that of one rank, and another all-to-all gives each rank all heads of its own tokens. Queries,
-// keys and values are saved for the backward as attention reads them. Their gradients, and that of
-// attention's output, go the same ways back.
+// computed as on one rank, and another all-to-all gives each rank all heads of its own tokens.
+// Queries, keys and values are saved for the backward as attention reads them. Their gradients, and
+// that of attention's output, go the same ways back.
 //
 // If only neighbours in the group exchange heads (`a2a+p2p`), they get some heads of the tokens of
 // all of them. These are the tokens of one rank of a smaller context group

@@ -11,7 +11,7 @@ namespace meshwright::compiler {
 
 namespace {
 
-// Says how a node relates to the collectives around it.
+// The relation of a node to the collectives around it.
 enum class Part : std::uint8_t {
   path,        // the nodes after it need it
   on_the_way,  // makes the gradient of a matmul's input
@@ -63,7 +63,7 @@ class Reordering {
     });
   }
 
-  // Returns whether the node only makes gradients of parameters, or transposes a factor that only
+  // Returns whether the node makes only gradients of parameters, or transposes a factor that only
   // such nodes read.
   bool for_weights(const Node& node) const {
     return only_parameter_gradients(node) ||
@@ -112,8 +112,9 @@ class Reordering {
     }
   }
 
-  // Places a gather before the matmuls on the way to the next collective, so that it overlaps with
-  // them. If one of these matmuls makes the tensor that it gathers, the gather stays after them.
+  // Places a gather before the matmuls that compute gradients of inputs up to the next collective,
+  // so that it overlaps with them. If one of these matmuls makes the tensor that it gathers, the
+  // gather stays after them.
   void place_gather(int i) {
     const bool is_there =
         way_begins_ >= 0 && graph_.tensor(node(i).inputs[0]).producer < way_begins_at_;
@@ -129,12 +130,12 @@ class Reordering {
   }
 
   const Graph& graph_;
-  const bool of_tensor_, of_experts_;    // whose collectives overlap with compute
-  std::vector<char> for_weights_alone_;  // per tensor: only gradients of parameters read it
+  const bool of_tensor_, of_experts_;    // groups whose collectives overlap
+  std::vector<char> for_weights_alone_;  // per tensor: whether only nodes for_weights() read it
   std::vector<Node> ordered_;
   // Gradients of weights that are deferred until a collective overlaps with them.
   std::vector<int> put_off_;
-  int way_begins_ = -1;    // where the matmuls on the way begin in `ordered_`, -1: none
+  int way_begins_ = -1;    // where nodes on_the_way begin in `ordered_`, -1: none
   int way_begins_at_ = 0;  // where they begin in the graph
 };
 

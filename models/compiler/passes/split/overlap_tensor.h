@@ -1,8 +1,8 @@
 // Reorders a unit's backward so that collectives overlap with matmuls. If `parallelism.overlap`
 // names tensor, collectives of the tensor group overlap with matmuls that do not need them. The sum
-// (or scatter) of an input's gradient starts when the gradient is made, before the gradients of the
-// same weights. A gather that only a weight's gradient needs starts before the matmul that makes
-// the input's gradient.
+// (or reduce-scatter) of an input's gradient starts as soon as that gradient is computed, before
+// the gradients of the same layer's weights. A gather that only a weight's gradient needs starts
+// before the matmul that computes the input's gradient.
 //
 // If it names expert, the all-to-all that takes gradients from the experts' inputs back to the
 // tokens' ranks overlaps in the same way. Shared experts, and in the backward the router, then

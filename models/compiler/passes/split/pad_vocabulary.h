@@ -1,5 +1,5 @@
-// Pads the vocabulary to a multiple of 128 * tensor. Padded rows are zero, masked out of the
-// softmax and get no gradient. They are left out of counts, hashes and saved files.
+// Pads the vocabulary to a multiple of 128 * tensor. Padded rows of the table are zero, masked out
+// of the softmax and get no gradient. They are left out of counts, hashes and saved files.
 #pragma once
 
 #include "models/compiler/plan/plan.h"

@@ -55,8 +55,8 @@ class RingWriter {
     return add(Op::context_pack, node, {node.inputs[1], node.inputs[2]});
   }
 
-  // Writes the forward. Each step first sends what the next one needs, so that the transfer
-  // overlaps with the attention of the step.
+  // Writes the forward. In a ring, each step first sends the keys and values that the next one
+  // needs, so that the transfer overlaps with the attention of the step.
   void forward(const Node& node) {
     int kv = pack(node), y = -1, saved = -1;
     if (gathers_) {

@@ -1,7 +1,7 @@
 // Context parallelism: every rank works on its own tokens of each sequence
-// (models/program/graph/context.h). All operations except attention work token by token and stay as
+// (models/program/graph/context.h). Operations except attention work token by token and stay as
 // they are. Later passes split attention by heads (exchange_heads.h), by tokens (ring_attention.h)
-// or by both.
+// or by both. Throws InputError for heads that predict from chosen positions of a sequence.
 #pragma once
 
 #include "models/compiler/plan/plan.h"

@@ -45,8 +45,8 @@ class ExpertSplitter {
     parameter.is_cut_by_experts = true;
     out_.tensors[parameter.tensor].type.shape = parameter.shape;
   }
-  // Sets how many rows the ranks of an expert group exchange in a dropless layer, where the number
-  // has a bound, and the expected imbalance of their loads.
+  // Sets how many rows the ranks of an expert group exchange in a dropless layer, limited if
+  // expert_rank_factor is set, and the expected imbalance of their loads.
   void plan_rows(Attributes& a) {
     const std::int64_t choices =
         std::int64_t{a.micro_batch} * a.sequence_length * a.experts_per_token;

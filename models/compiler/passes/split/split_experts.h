@@ -1,6 +1,6 @@
-// Expert parallelism: every rank of an expert group has E/P of the E experts of each block, for a
-// group of P ranks. An all-to-all sends the slots of a rank's tokens to the ranks that have their
-// experts, and another one returns the results (Lepikhin et al., "GShard", 2020).
+// Expert parallelism: in a group of P ranks, every rank has E/P of the E experts of each block. An
+// all-to-all sends the slots of a rank's tokens (of dropless experts: their rows) to the ranks that
+// have their experts, and another one returns the results (Lepikhin et al., "GShard", 2020).
 #pragma once
 
 #include "models/compiler/plan/plan.h"

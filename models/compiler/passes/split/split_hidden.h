@@ -1,8 +1,8 @@
-// Tensor parallelism over the hidden size: tensor layout `memory`, as SageMaker's
-// `optimize: "memory"`. Between all operations a rank holds its columns of every row. Tables are
-// split by the hidden size, matmuls by their inputs with the partial outputs reduce-scattered,
-// norms by columns with the rows' statistics shared. No activation is on two ranks, but each matmul
-// communicates the whole width of its output.
+// Tensor parallelism over the hidden size: tensor layout `memory`, as SageMaker's `optimize:
+// "memory"`. Between operations a rank holds its columns of every row. Tables are split by the
+// hidden size, matmuls by their inputs with the partial outputs reduce-scattered, norms by columns
+// with the rows' statistics shared. No activation between operations is on two ranks, but each
+// matmul communicates the whole width of its output.
 #pragma once
 
 #include <memory>

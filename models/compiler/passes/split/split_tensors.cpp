@@ -18,9 +18,10 @@ std::vector<Cut> usual_cuts(const Graph& whole, bool whole_experts) {
   return cuts;
 }
 
-// Returns the attributes of an operation on the rows that one rank of a tensor group has. They are
-// whole sequences if the degree divides the sequences. Otherwise all rows of the rank are one
-// sequence for the routing, whose experts take their share of the slots of whole sequences.
+// Returns the attributes of an operation on the rows that one rank of a tensor group has. These
+// rows are whole sequences if the degree divides the number of sequences. Otherwise all rows of the
+// rank count as one sequence for the routing, whose experts take their share of the slots of whole
+// sequences.
 Attributes on_own_rows(Attributes a, int degree) {
   if (a.micro_batch % degree == 0) {
     a.micro_batch /= degree;
@@ -93,7 +94,7 @@ class BlockSplitter : public Splitter {
       case SplitRule::heads:
         return split_attention(node);
       case SplitRule::rows:
-        // Such a norm is one of all queries or keys together, whose columns the ranks share.
+        // This is a norm over all queries or all keys together, whose columns the ranks share.
         if (is_norm(node.op) && layout(node.inputs[0]) == Held::columns) return split_norm(node);
         return split_rows(node);
       case SplitRule::elements:
@@ -254,9 +255,9 @@ class BlockSplitter : public Splitter {
                                         : communicate(Op::sequence_slice, at, local(tensor));
   }
 
-  // Gives each rank of the tensor group whole experts for its own rows. The rows go to experts
-  // from `route` to `combine`; where ranks have all rows outside experts, they slice and gather
-  // them.
+  // Gives each rank of the tensor group whole experts for its own rows, in the operations from
+  // `route` to `combine`. If ranks have all rows outside of experts, they slice their rows before
+  // these operations and gather them after.
   void share_tokens(const Node& node) {
     const Attributes own = on_own_rows(node.attributes, degree_);
     TensorIds inputs = locals(node.inputs);
@@ -277,9 +278,10 @@ class BlockSplitter : public Splitter {
     }
   }
 
-  // Each rank routes its own rows. The loss that balances experts is one of whole sequences, so a
-  // second route over all rows makes it, which gives no weights. A choice that finds no row shows
-  // in the losses of all ranks, because the loss of the step must be the same on all of them.
+  // Lets each rank route its own rows. The loss that balances experts is over whole sequences, so a
+  // second route over all rows makes it, which gives no weights. If the rows of an expert group
+  // have a limit, an overflow on one rank shows in the losses of all ranks of the tensor group,
+  // because the loss of the step must be the same on all of them.
   void share_route(const Node& node, Attributes own) {
     TensorIds inputs = locals(node.inputs);
     if (own.balance > 0) {

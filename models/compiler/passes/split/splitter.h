@@ -8,14 +8,15 @@
 
 namespace meshwright::compiler {
 
-bool is_norm(Op op);  // of whole rows of an activation
+bool is_norm(Op op);  // layer_norm or rms_norm, over whole rows
 
-// Returns whether the node is a loss for which every rank has all logits: that of an answer's span
-// or of a text's class.
+// Returns whether the node is a loss for which every rank has all logits: the loss of an answer's
+// span or of a class.
 bool is_whole_loss(const Node& node);
 
-// Returns whether the ranks of a tensor group can share the columns of a matmul's output. They
-// cannot share the logits of a loss that needs all of them on every rank (is_whole_loss()).
+// Returns whether `degree` ranks of a tensor group can share the columns of a matmul's output. The
+// degree must divide the columns. Ranks cannot share the logits of a loss that needs all of them on
+// every rank (is_whole_loss()).
 bool shares_columns(const Graph& whole, const Node& product, int degree);
 
 class Splitter {
@@ -42,10 +43,10 @@ class Splitter {
   // Adds a node with the attributes of `at`, and returns its first output.
   int apply(Op op, const Node& at, TensorIds inputs);
   int communicate(Op op, const Node& at, int input, bool gradient_is_whole = false);
-  // Adds the node itself on this rank's operands. Its outputs are held as `layout` says.
+  // Adds the node itself, with this rank's operands. `layout` says how ranks hold its outputs.
   void add_like(const Node& node, TensorIds inputs, const Attributes& attributes, Held layout);
-  // Returns an input of the graph (tokens, targets or positions) for the whole micro-batch,
-  // gathered if each rank reads its own share.
+  // Returns an input of the graph (tokens, targets, positions or documents) for the whole
+  // micro-batch. It is gathered if each rank reads its own share. Every rank reads all documents.
   int whole_input(const Node& at, int tensor);
   TensorIds locals(const TensorIds& tensors) const;
 
@@ -54,8 +55,8 @@ class Splitter {
   void split_heads(const Node& node);
   // Splits a norm over columns that the ranks share. Its statistics are those of all columns.
   void split_norm(const Node& node);
-  // Notes that parameters of an operation get partial gradients, because it sees only a share of
-  // the rows or some of the heads.
+  // Marks the parameters of an operation as having partial gradients, because the operation works
+  // on a share of the rows or on some of the heads.
   void note_partial(const Node& node);
   // Looks up this rank's columns of every row in a table that is split by the hidden size, and
   // returns them.
