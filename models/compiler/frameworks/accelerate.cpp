@@ -1,5 +1,5 @@
-// accelerate can express DDP, and FSDP 2 with its ParallelismConfig. This file lists its limits.
-// (ZeRO 1 and 2 belong to the target deepspeed, stages to Megatron-LM.)
+// This file lists which plans accelerate can express: DDP, and FSDP 2 with its ParallelismConfig.
+// (For ZeRO 1 and 2 there is the target deepspeed, and for stages Megatron-LM.)
 #include "models/compiler/frameworks/accelerate.h"
 
 #include "models/compiler/frameworks/huggingface.h"

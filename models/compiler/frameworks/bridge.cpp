@@ -1,6 +1,6 @@
-// Megatron-Bridge can express what Megatron-LM can, and in addition layers that are offloaded to
-// the host. A learned table of positions must be as long as the sequences. This file lists its
-// limits.
+// This file lists which plans Megatron-Bridge can express: those of Megatron-LM, and in addition
+// layers that are offloaded to the host. A learned table of positions must be as long as the
+// sequences.
 #include <algorithm>
 
 #include "models/compiler/frameworks/megatron.h"

@@ -15,8 +15,9 @@ ReduceGradients reduction_of(const Plan& plan) {
   return plan.parallelism.zero_stage >= 2 ? ReduceGradients::each : ReduceGradients::last;
 }
 
-// Without ZeRO, gradients are summed after the backward. Gathers overlap with compute only under
-// ZeRO 3.
+// Without ZeRO, gradients are summed after the backward, so they overlap with nothing. Gathers
+// overlap with compute only under ZeRO 3. One replica communicates neither, so it counts as
+// overlapping.
 bool can_overlap_gradients(const Plan& plan) {
   return plan.parallelism.zero_stage > 0 || replicas_of(plan) == 1;
 }

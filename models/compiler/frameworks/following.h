@@ -1,4 +1,4 @@
-// Says which keys of a plan a framework sets by itself, from other choices of the plan.
+// The keys of a plan that a framework sets by itself, from other choices of the plan.
 #pragma once
 
 #include <string_view>
@@ -12,9 +12,9 @@ namespace meshwright::compiler {
 // the type of the weights with FSDP and in fp32 with DDP.
 bool follows_other_keys(std::string_view key);
 
-// Returns the plan with such keys as the framework sets them. The planner calls it, because it
-// tries the other choices. A plan that somebody wrote keeps its own keys (check_expressible()
-// rejects it).
+// Returns the plan with such keys as the framework sets them. The planner calls it for the plans
+// that it tries. In a plan that a user wrote, such keys stay, and check_expressible() rejects other
+// values than the framework's.
 Plan with_what_follows(Framework framework, Plan plan, const Model& model);
 
 }  // namespace meshwright::compiler

@@ -14,8 +14,8 @@ namespace {
 
 struct Row {
   Framework framework;
-  const FrameworkLimits* limits;  // null: every plan, or it is not known
-  bool is_written = true;         // as settings: tools/interop has a target for it
+  const FrameworkLimits* limits;  // null: it runs every plan, or its limits are not known
+  bool is_written = true;         // tools/interop writes its settings
 };
 // Plain PyTorch has the limits that its frameworks share.
 const FrameworkLimits pytorch_alone = {pytorch_limits(), settle_as_pytorch};
@@ -40,7 +40,8 @@ static_assert(has_row_of_each<Framework::tensorflow>(rows, &Row::framework));
 
 const Row& row_of(Framework framework) { return rows[static_cast<std::size_t>(framework)]; }
 
-// Limits that every framework has, because meshwright writes these settings for none of them.
+// Limits that every framework with limits has, because meshwright does not write these settings, or
+// writes only some of their values.
 constexpr Limit of_all[] = {
     {"training.learning_rate_schedule", "is written with constant, linear and cosine",
      [](const Plan& p, const Model&) {
@@ -73,7 +74,7 @@ constexpr Limit of_all[] = {
     only<&Training::gradient_clip_value, 0>("training.gradient_clip_value", "clips by norm"),
 };
 
-// A limit of every framework except Megatron-LM and Megatron-Bridge.
+// A limit of every framework with limits, except Megatron-LM and Megatron-Bridge.
 constexpr Limit of_others = {"training.mtp_layers", "is written without multi-token prediction",
                              [](const Plan& p, const Model&) { return p.training.mtp_layers == 0; },
                              [](Plan& p, const Model&) {
@@ -99,7 +100,7 @@ bool is_megatron(Framework framework) {
 }
 
 // Returns the limits of every framework, in the order of the enumerators: its own, and those that
-// all frameworks share.
+// several frameworks share.
 const std::vector<std::vector<Limit>>& limits() {
   static const std::vector<std::vector<Limit>> all = [] {
     std::vector<std::vector<Limit>> lists(std::size(rows));
@@ -117,7 +118,7 @@ const std::vector<std::vector<Limit>>& limits() {
   return all;
 }
 
-// Returns the order of the axes that have more than one rank.
+// Returns the axes of a placement that have more than one rank, in their order.
 std::string order_of(const Parallelism& p, std::string_view placement) {
   std::string order;
   for (const char axis : order_of_axes(placement)) {

@@ -20,10 +20,11 @@ using program::Framework;
 // enumerators.
 const std::vector<std::string>& framework_names();
 std::string_view name_of(Framework framework);
-// Returns whether it is known which plans the framework can run. Of jax and tensorflow it is not:
-// their steps are predicted, and no plans are searched for them.
+// Returns whether it is known which plans the framework can run. It is not known for jax and
+// tensorflow. Their steps are predicted, but no plans are searched for them.
 bool has_known_limits(Framework framework);
-// Throws InputError that names the nearest of framework_names().
+// Returns the framework of framework_names() with this name. Throws InputError for any other name,
+// which suggests the nearest one.
 Framework framework_of(std::string_view name);
 
 // Describes a key of the plan that a framework supports only in part.
@@ -47,15 +48,15 @@ Violation violation_of(Framework framework, const Limit& limit);
 
 // Returns the plan with its defaults spelled out as the framework chooses them: the order of ranks,
 // the size of gradient buckets, when gradients are reduced. Limits that the plan breaks stay
-// broken. Returns the plan itself for meshwright's own engine.
+// broken. For meshwright's own engine, jax and tensorflow, returns the plan unchanged.
 Plan as_run_by(Framework framework, Plan plan, const Model& model);
 
 // Returns the plan with every broken limit mended, as the framework runs it. Returns nothing if a
-// limit cannot be mended, or if the mended plan breaks a rule of verify().
+// limit cannot be mended, or if the mended plan breaks a rule of verify(). Returns the plan
+// unchanged if the framework has no list of limits.
 std::optional<Plan> nearest_plan(Framework framework, Plan plan, const Model& model);
 
-// Returns the names of the frameworks that can run the plan. meshwright's own engine is not among
-// them.
+// Returns which of framework_names() can run the plan.
 std::vector<std::string> frameworks_that_run(const Plan& plan, const Model& model);
 
 // Describes a framework for the table of framework.cpp. Each framework's own file defines one.

@@ -1,5 +1,5 @@
-// A HyperPod recipe runs version 2 of the model parallel library with the training program of
-// sagemaker-hyperpod-training-adapter-for-nemo. This file lists which plans it can express.
+// This file lists which plans a HyperPod recipe can express. It runs version 2 of SageMaker's model
+// parallel library with the training program of sagemaker-hyperpod-training-adapter-for-nemo.
 #include "models/compiler/frameworks/limit_rows.h"
 #include "models/compiler/frameworks/smp.h"
 

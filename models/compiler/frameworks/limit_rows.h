@@ -1,4 +1,4 @@
-// Rows of limits by which a key of the plan has one value only, in the table of each framework.
+// Makes rows for the tables of limits: those by which a key of the plan has one value only.
 #pragma once
 
 #include <type_traits>

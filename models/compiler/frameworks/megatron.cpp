@@ -1,4 +1,5 @@
-// This file lists which plans Megatron-LM can express, and also frameworks that are built on it.
+// This file lists which plans Megatron-LM can express. Frameworks that are built on it share most
+// of these limits.
 #include <algorithm>
 
 #include "models/compiler/frameworks/framework.h"
@@ -51,13 +52,13 @@ bool has_blocks_of_megatron(const Model& m) {
   }
 }
 
-// Returns the most blocks that may stay in bf16, at the beginning and at the end of the model each.
-// Returns whether Megatron's experts multiply 8 or 4 bits, as all its linear layers do. Experts
-// whose rows are counted do not yet here.
+// Returns whether Megatron's experts multiply 8 or 4 bits, as all its linear layers do. Dropless
+// experts are not supported with these precisions yet.
 bool multiplies_8_bits_in_experts(const Plan& plan, const Model& m) {
   return quantizes(plan.training.precision) && m.experts > 0 && !m.expert_dropless;
 }
 
+// Returns the most blocks that may stay in bf16, at the beginning and at the end of the model each.
 int most_in_bf16(const Plan& plan, const Model& model) {
   if (plan.training.precision == Precision::nvfp4) return model.layers;
   const bool delayed = plan.training.fp8_recipe == Fp8Recipe::delayed;

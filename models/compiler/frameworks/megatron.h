@@ -1,4 +1,5 @@
-// Megatron-Bridge is built on Megatron-LM. They share these limits and defaults.
+// The limits and defaults of Megatron-LM, which Megatron-Bridge shares because it is built on
+// Megatron-LM.
 #pragma once
 
 #include <span>

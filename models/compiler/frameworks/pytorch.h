@@ -1,5 +1,5 @@
-// torchtitan, DeepSpeed and accelerate run on PyTorch's own parallelism. They share these limits
-// and defaults.
+// The limits and defaults that frameworks on PyTorch share: torchtitan, DeepSpeed, accelerate and
+// plain PyTorch.
 #pragma once
 
 #include <initializer_list>
@@ -10,8 +10,8 @@
 
 namespace meshwright::compiler {
 
-// Returns limits on keys whose values only meshwright's own engine has: for example schedules,
-// layouts and ways to save memory.
+// Returns limits on keys with values that only other engines have: for example schedules, layouts
+// and ways to save memory.
 std::span<const Limit> pytorch_limits();
 // Returns one list of the limits of all `lists`, in order.
 std::vector<Limit> joined(std::initializer_list<std::span<const Limit>> lists);
@@ -20,7 +20,7 @@ std::vector<Limit> joined(std::initializer_list<std::span<const Limit>> lists);
 // never do.
 void settle_as_pytorch(Plan& plan, const Model& model);
 
-// Returns the number of ranks that gradients are summed over.
+// Returns the number of ranks over which gradients are summed, apart from those of experts.
 inline int replicas_of(const Plan& plan) {
   return plan.parallelism.data * plan.parallelism.context;
 }

@@ -1,5 +1,6 @@
-// A SageMaker training job runs version 2 of the model parallel library if the plan has no stages,
-// and version 1 (PyTorch 1.13 at most) if it has. This file lists which plans it can express.
+// This file lists which plans a SageMaker training job can express. It runs version 2 of
+// SageMaker's model parallel library if the plan has no stages, and version 1 (PyTorch 1.13 at
+// most) if it has.
 #include <algorithm>
 
 #include "models/compiler/frameworks/limit_rows.h"

@@ -1,5 +1,5 @@
-// Version 2 of SageMaker's model parallel library has these limits wherever it is started: in
-// training jobs and on HyperPod.
+// The limits of version 2 of SageMaker's model parallel library. They are the same in training jobs
+// and on HyperPod.
 #pragma once
 
 #include <span>

@@ -21,8 +21,9 @@ const ArchitectureInfo& info_of(std::string_view model_type) {
   return info(Architecture::llama);  // mistral and others that have its names
 }
 
-// Returns the layout from `at` on with every repetition written out. `inside` is true between
-// parentheses. Throws InputError if parentheses, letters or counts are wrong.
+// Returns the layout from `at` on, up to the closing parenthesis if `inside`, with every repetition
+// written out. Throws InputError if parentheses, letters or counts are wrong, or if the result is
+// too long.
 std::string expand(std::string_view text, std::size_t& at, bool inside) {
   constexpr std::size_t most = 4096;
   std::string result;

@@ -1,5 +1,5 @@
-// Converts between virtual stages and the ways in which frameworks say which layers are on which
-// stage. Frameworks use counts of layers, or a layout with a letter for each unit.
+// Converts between virtual stages and the notations in which frameworks assign layers to stages:
+// counts of layers, or a layout with a letter for each unit.
 #pragma once
 
 #include <map>
@@ -24,20 +24,22 @@ struct StageUnits {
   bool operator==(const StageUnits&) const = default;
 };
 
-// Returns the virtual stages in order of execution. Returns an empty list if layers are spread
-// evenly, with the embedding on the first stage and the head on the last.
+// Returns the virtual stages in order of execution. Returns an empty list if there is only one, or
+// if layers are spread evenly, with the embedding on the first stage and the head on the last.
 std::vector<StageUnits> stages_of(const Plan& plan, const Model& model);
 
 // layout_text() and read_layout() convert to and from "Ettt|ttt|ttL", as
-// megatron.core.transformer.pipeline_parallel_layer_layout reads it: `x*3` and `(tt|)*3` repeat,
-// and commas may separate letters. `m` is a layer of multi-token prediction, which goes with the
-// head. read_layout() throws InputError without a file name or key if the text is malformed, or if
-// E is not once on the first stage or L (and `m`) not once on the last.
+// megatron.core.transformer.pipeline_parallel_layer_layout reads it: `t*3` and `(tt|)*3` repeat,
+// and commas may separate letters. `m` is a layer of multi-token prediction, which is on the stage
+// of the head. read_layout() throws InputError without a file name or key if the text is malformed,
+// if E is not exactly once in it and on the first stage, if L is not exactly once in it and on the
+// last stage, or if an `m` is not on the last stage.
 std::string layout_text(const std::vector<StageUnits>& stages, int mtp_layers = 0);
 std::vector<StageUnits> read_layout(std::string_view text);
 
-// Returns a map from the path of each stage's first unit to the stage, as parallelism.partition
-// names stages.
+// Returns the units at which stages begin, by their paths, with the number of the stage, as
+// parallelism.partition names stages: the embedding, the first layer of each stage, and the head if
+// its stage has no layers.
 std::map<std::string, int> first_units(const std::vector<StageUnits>& stages,
                                        const ArchitectureInfo& names);
 

@@ -17,7 +17,8 @@ bool is_llama_of_torchtitan(const Model& m) {
 }
 
 // Returns when gradients are reduced. FSDP gathers and reduces unit by unit in every micro-batch,
-// but pipeline schedules reduce after the last micro-batch.
+// but pipeline schedules reduce after the last micro-batch. One replica reduces nothing, which
+// counts as once a step.
 ReduceGradients reduction_of(const Plan& plan) {
   const Parallelism& p = plan.parallelism;
   return replicas_of(plan) == 1 || p.pipeline > 1 ? ReduceGradients::last : ReduceGradients::each;

@@ -1,4 +1,4 @@
-// torchtitan's limits and its settings need these facts about how it runs a plan.
+// Facts about how torchtitan runs a plan, which its limits and its settings need.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,11 @@ constexpr std::int64_t torchtitan_ddp_bucket_bytes = std::int64_t{100} << 20;
 // share a batch's gradients. Its limits allow this under pure data parallelism only.
 inline bool is_ddp(const Parallelism& p) { return p.zero_stage == 0 && p.data * p.context > 1; }
 
-// Returns the flavor of torchtitan's llama3 that has these sizes ("8B"), or an empty string if none
-// has.
+// Returns the flavor of torchtitan's llama3 that has the sizes, rotary base and norm epsilon of
+// this model ("8B"), or an empty string if none has.
 std::string flavor_of(const Model& model);
-// Returns a config.json of the flavor with this name ("8B"), also as it is in flags ("llama3_8b").
-// Returns null if the name is unknown.
+// Returns a config.json of the flavor with this name ("8B"), also if the name is spelled as in
+// flags ("llama3_8b") or names an attention ("8B_flex"). Returns null if the name is unknown.
 json config_of_flavor(std::string_view flavor);
 
 }  // namespace meshwright::compiler
