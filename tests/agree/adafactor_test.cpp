@@ -1,4 +1,5 @@
-// Adafactor under every way of cutting a model: factors are of whole matrices.
+// Checks that adafactor trains as on one process however a model is split. Its factors must be
+// those of whole matrices.
 #include "tests/agree/variants.h"
 #include "tests/exec/on_ranks.h"
 

@@ -1,4 +1,4 @@
-// A step allocates no memory: all that it needs was made with the Runtime or in the first step.
+// Checks that training steps after the first allocate no memory.
 #include <atomic>
 #include <cstdlib>
 #include <new>

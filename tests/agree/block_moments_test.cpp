@@ -1,4 +1,5 @@
-// Moments in 8 bits: the blocks are of whole parameters, whatever the cut.
+// Moments in 8 bits have a scale for each block of elements. Blocks are those of whole parameters,
+// however a model is split, so all degrees train alike.
 #include "exec/checkpoint/load.h"
 #include "exec/checkpoint/resume.h"
 #include "exec/checkpoint/saver.h"
@@ -22,7 +23,8 @@ void moments_of_8_bits(Plan& plan) {
   plan.training.epsilon = 1e-3;  // key biases, whose true gradient is zero, stay where they are
 }
 
-// Two ranks of a tensor group have 256 neighbouring elements of every row.
+// Returns a model so wide that two ranks of a tensor group have 256 consecutive elements, one
+// block, of every row.
 Model model_of_blocks(const std::string& family) {
   Model model = small_model(family);
   model.hidden = model.ffn = 512;
@@ -101,7 +103,8 @@ TEST_CASE_ON_RANKS("moments in 8 bits train alike under all degrees", "[agree][m
   });
 }
 
-// Codes that are widened and made again are the same: so all degrees hold the same blocks.
+// Codes that are widened to fp32 and encoded again are the same only if all degrees hold the same
+// blocks.
 TEST_CASE_ON_RANKS("checkpoints of moments in 8 bits lose nothing under other degrees",
                    "[agree][mpi]") {
   World& world = test_world();
@@ -129,8 +132,8 @@ TEST_CASE_ON_RANKS("checkpoints of moments in 8 bits lose nothing under other de
   group_of_all(world)->barrier();  // the folder goes with the first rank that leaves
 }
 
-// A third of what each replica has is no whole number of blocks, and a block's codes mean nothing
-// without its scale: what is saved is what the ranks hold.
+// A third of each replica's elements is not a whole number of blocks, and a block's codes mean
+// nothing without its scale. The saved states must nevertheless equal those that the ranks hold.
 TEST_CASE("three replicas save whole blocks of moments in 8 bits", "[agree]") {
   const Model model = small_model("gpt");
   Plan plan = base_plan(model, {1, 1, 3, 2, 0});

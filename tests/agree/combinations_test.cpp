@@ -1,5 +1,5 @@
-// Features together: plans drawn at random from the product of all that a plan can say train like
-// one process. MESHWRIGHT_COMBINATIONS plans are drawn, from the seed MESHWRIGHT_SEED.
+// Checks features together: plans that are drawn at random from the product of nearly all settings
+// train like one process. MESHWRIGHT_COMBINATIONS plans are drawn, from the seed MESHWRIGHT_SEED.
 #include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -136,16 +136,16 @@ void draw_training(Draw& draw, const Model& model, Plan& plan) {
   t.steps = 8;
   if (draw.rarely())
     store_in(draw.of({Precision::fp16, Precision::bf16, Precision::fp8, Precision::nvfp4}), plan);
-  // rounding.h counts what a pass rounds, of weights that are the same. Eight of adafactor's steps,
-  // each as long as the learning rate, would change weights of 0.02 by 40 %, with the errors of
-  // gradients in them.
+  // The bounds of rounding.h hold for one pass over nearly equal weights. Eight of adafactor's
+  // steps, each as long as the learning rate, would change weights of 0.02 by 40 %, with the errors
+  // of gradients in them.
   if (t.precision != Precision::fp32 && t.optimizer == OptimizerKind::adafactor)
     t.learning_rate = 1e-4;
   if (t.precision == Precision::fp8)
     t.fp8_recipe = draw.of({Fp8Recipe::tensorwise, Fp8Recipe::delayed, Fp8Recipe::mxfp8});
   t.fp8_gathers = t.precision == Precision::fp8 && t.fp8_recipe == Fp8Recipe::tensorwise &&
                   plan.parallelism.zero_stage == 3 && draw.of({false, true});
-  // A choice that rounding turns may move a bias by the whole rate.
+  // If rounding changes a choice of experts, a bias may move by the whole rate.
   if (t.precision != Precision::fp32) t.router_bias_update_rate = 0;
   t.fp8_experts = quantizes(t.precision) && draw.of({false, true});
   if (quantizes(t.precision)) {
@@ -174,8 +174,9 @@ bool is_legal(const Model& model, const Plan& plan) {
   }
 }
 
-// One process that trains at the plan's own level; in fp32 one at level `fused` too (in 16 bits
-// other levels round elsewhere, and rounding.h counts the roundings of one level).
+// Returns plans of one process to compare with: one at the plan's own compiler level, and in fp32
+// one at level `fused` too. (In 16 bits other levels round in other places, and rounding.h counts
+// the roundings of one level.)
 std::vector<Plan> alone(const Plan& plan) {
   Plan own = on_one_process(plan), fused = own;
   own.training.compiler = plan.training.compiler;

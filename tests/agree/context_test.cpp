@@ -1,4 +1,5 @@
-// Ranks that share each sequence train the model that one process trains.
+// Checks that ranks that share each sequence (context parallelism) train the model that one process
+// trains.
 #include "tests/agree/variants.h"
 #include "tests/exec/on_ranks.h"
 
@@ -89,7 +90,7 @@ TEST_CASE_ON_RANKS("ALiBi, packed heads and grouped queries see places in the se
   }
 }
 
-// Ranks 2 and 3 exchange heads of the sequence's middle, ranks 0 and 1 of its ends.
+// Ranks 0 and 1 exchange heads of the two ends of each sequence, ranks 2 and 3 of its middle.
 TEST_CASE_ON_RANKS("pairs that exchange heads see places in the sequence", "[agree][mpi]") {
   World& world = test_world();
   if (world.size() != 4) return;

@@ -1,5 +1,5 @@
-// Dropout drops the same elements in any degrees, under any recomputation and in every run: one
-// process and many train alike.
+// Checks that dropout drops the same elements under any degrees and any recomputation, and in every
+// run, so that one process and many train alike.
 #include "tests/agree/variants.h"
 #include "tests/exec/on_ranks.h"
 

@@ -1,6 +1,6 @@
-// All compiler levels train the same model: the operations of an eager framework (`none`) are the
-// modules', with the same dropped elements, in any degrees; and what the passes of `full` make of
-// them is the same again.
+// Checks that all compiler levels train the same model. At level `none` the operations of an eager
+// framework replace modules and drop the same elements, under any degrees. The passes of level
+// `full` must not change the results either.
 #include <cmath>
 
 #include "tests/agree/variants.h"

@@ -1,5 +1,5 @@
-// The loss of a batch that is not trained on: the same however the model is cut, without dropout,
-// and training goes on as if nobody had asked.
+// Checks the loss of a held-out batch: it is the same however the model is split, without dropout,
+// and the evaluation does not change the training.
 #include <cmath>
 
 #include "models/core/error.h"
@@ -62,7 +62,7 @@ Evaluated train_and_evaluate(SmallRun& run) {
   return result;
 }
 
-// The loss that a step on the held-out batch finds, where nothing drops.
+// Returns the loss that a training step on the held-out batch finds without dropout.
 double loss_of_a_step(const Model& model, Plan plan, World& world) {
   plan.training.dropout = 0;
   SmallRun run(model, plan, world);

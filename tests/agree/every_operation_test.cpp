@@ -74,7 +74,7 @@ const Reason reasons[] = {
 
 bool has_reason(const OpInfo& row, Part part) {
   if (part == gradient && row.name.find("_grad") != std::string_view::npos) return true;
-  // Communicators do those, and their tests are of several ranks.
+  // Communicators implement these operations, and are tested on several ranks.
   if (row.communication && (part == cpu_kernel || part == cuda_kernel || part == op_case))
     return true;
   for (const Reason& reason : reasons)
@@ -110,7 +110,7 @@ Ops with_gradient() {
   return ops;
 }
 
-// And the gradients that their cases ask for.
+// Returns the operations that have a test case, and the gradients that the cases ask for.
 Ops with_case() {
   const auto backend = make_cpu_backend(1);
   Runner runner(*backend, Dtype::f64);
@@ -118,7 +118,8 @@ Ops with_case() {
   return runner.called;
 }
 
-// Random graphs are those of one rank of a cut model already.
+// Returns whether the pass splits the model over ranks. Random graphs are already those of one
+// rank.
 bool cuts_the_model(const Pass& pass) {
   return pass.name == "pad_vocabulary" || pass.name.starts_with("split_");
 }

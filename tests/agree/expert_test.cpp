@@ -1,6 +1,6 @@
-// Ranks that share the experts train the model that one process trains: routing is per sequence, so
-// degrees do not change who takes which token. (Expert parallelism leaves every product of the
-// forward pass as it is; only sums of gradients come in another order.)
+// Checks that ranks that share the experts train the model that one process trains. Routing is per
+// sequence, so degrees do not change which expert takes which token. (Expert parallelism leaves
+// every matmul of the forward pass as it is. Only sums of gradients are added in another order.)
 #include <algorithm>
 #include <cmath>
 
@@ -142,7 +142,7 @@ constexpr Variant context_variants[] = {
 };
 
 // Calls visit(plan) for the variants that have as many ranks as the test. Plans train by SGD. Each
-// model has other variants, unless all are tried.
+// model tries other variants, unless all are tried.
 template <typename Visit>
 void for_expert_variants(const Model& model, const Visit& visit,
                          std::span<const Variant> all = expert_variants) {
@@ -162,7 +162,7 @@ void for_expert_variants(const Model& model, const Visit& visit,
   }
 }
 
-// Gives experts slots. Rows of dropless ones have no bound then, if a test counts them after all.
+// Gives experts slots. If a test makes the experts dropless after all, their rows have no bound.
 void with_slots(double factor, Model& model) {
   model.expert_capacity_factor = factor;
   model.expert_dropless = false;
@@ -212,8 +212,8 @@ TEST_CASE_ON_RANKS("experts of other families train like one process", "[agree][
   }
 }
 
-// Groups, biases, shared experts, a dense block, latent attention; weighed tokens, chunks, blocks
-// without rotary positions.
+// These models have groups of experts, biases of routers, shared experts, a dense block, latent
+// attention, weighed tokens, attention in chunks, and blocks without rotary positions.
 TEST_CASE_ON_RANKS("experts of GLM, DeepSeek and Llama 4 train like one process", "[agree][mpi]") {
   for (const char* name : {"glm4_moe", "deepseek_v2", "deepseek_v3", "llama4"}) {
     const Model model = with_four_layers(name);
@@ -247,7 +247,7 @@ TEST_CASE_ON_RANKS("experts that a tensor group cuts train like one process", "[
     }
 }
 
-// With a balancing loss, which is one of whole sequences, and without.
+// Tests models with a balancing loss, which is defined over whole sequences, and without one.
 TEST_CASE_ON_RANKS("whole experts of a tensor group's ranks train like one process",
                    "[agree][mpi]") {
   int turn = 0;
@@ -270,7 +270,8 @@ TEST_CASE_ON_RANKS("whole experts of a tensor group's ranks train like one proce
   }
 }
 
-// An expert of whole sequences has room for every token, and so do the shares of its slots.
+// With capacity for every token, an expert has room for whole sequences, and its share of the slots
+// has room for the tokens of one tensor rank.
 TEST_CASE_ON_RANKS("slots of whole experts hold the tokens of tensor ranks", "[agree][mpi]") {
   Model model = with_four_layers("mixtral");
   model.experts = 4;
@@ -293,7 +294,8 @@ TEST_CASE_ON_RANKS("experts of tokens that a context group shares train like one
   }
 }
 
-// On one process a row for each choice, however many; between ranks a bound that holds all.
+// On one process, dropless experts have a row for each choice. Between ranks the number of rows is
+// bounded, here by a bound that holds all choices.
 TEST_CASE_ON_RANKS("experts whose rows are counted train like one process", "[agree][mpi]") {
   for (const char* name : {"mixtral", "glm4_moe", "gpt_oss", "llama4"}) {
     Model model = with_four_layers(name);
@@ -359,15 +361,17 @@ TEST_CASE_ON_RANKS("the balancing loss is part of the loss, and trains", "[agree
     return train_alone(model, plan);
   };
   const Trained without = with(0), half = with(0.5), whole = with(1);
-  // At the start experts are as good as equally probable: each of 2 choices counts 1.
+  // At the start all experts are almost equally probable, so each of 2 choices adds 1 to the
+  // balancing loss.
   CHECK(half.losses[0] - without.losses[0] == Approx(0.5 * 2).epsilon(0.02));
   CHECK(whole.losses[0] - half.losses[0] ==
         Approx(half.losses[0] - without.losses[0]).epsilon(1e-5));
   CHECK(half.hash != without.hash);
 }
 
-// In 16 bits too the forward pass is the same to the bit; gradients are summed in fp32. What one
-// step makes of that is rounded to the same 16 bits but for weights that lie just between two.
+// In 16 bits too the forward pass is the same to the bit, and gradients are summed in fp32. The
+// updated weights are rounded to the same 16 bits, except for those that are just between two
+// values.
 TEST_CASE_ON_RANKS("experts in 16 bits train alike", "[agree][mpi]") {
   World& world = test_world();
   const Model model = small_model("mixtral");
@@ -459,7 +463,7 @@ TEST_CASE(
     for (const Instruction& each : body.instructions) {
       if (each.kind != InstructionKind::compute || each.op != Op::count_choices) continue;
       ++layers;
-      // One micro-batch: its slots lie where it left them.
+      // The step is a single micro-batch, so its slots are still in memory.
       const auto* slots =
           static_cast<const std::int32_t*>(run.runtime.memory().address(each.inputs[0], 0));
       const std::vector<double> counts = choices_of(each.attributes, slots);

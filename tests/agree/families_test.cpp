@@ -1,4 +1,4 @@
-// Models of further families train alike under all degrees.
+// Checks that models of further families train alike under all degrees.
 #include "tests/agree/variants.h"
 #include "tests/catch.h"
 #include "tests/exec/on_ranks.h"
@@ -28,7 +28,8 @@ void offloads(Plan& plan) { plan.parallelism.offload = Offload::activations; }
 void large_buckets(Plan& plan) { plan.parallelism.reduce_bucket_bytes = 1 << 20; }
 void lamb(Plan& plan) { plan.training.optimizer = OptimizerKind::lamb; }
 
-// Parameters that all layers share, cut, sharded and copied.
+// Variants for a model whose layers share all parameters, which are split, sharded and copied to
+// several stages.
 constexpr Variant shared_layers[] = {{{1, 2, 1}, layout_of<TensorLayout::speed>},
                                      {{1, 2, 1}, layout_of<TensorLayout::memory>},
                                      {{1, 2, 1}, all_of<own_batches, full>},
@@ -44,7 +45,8 @@ constexpr Variant shared_layers[] = {{{1, 2, 1}, layout_of<TensorLayout::speed>}
                                      {{2, 1, 2, 4, 1, 2}, nothing},
                                      {{1, 1, 4, 1, 3}, in_pairs}};
 
-// Patches that ranks of a tensor group have whole, rows that they share.
+// Variants for a model of images. The ranks of a tensor group have the patches whole and share the
+// rows after them.
 constexpr Variant images[] = {{{1, 2, 1}, layout_of<TensorLayout::speed>},
                               {{1, 2, 1}, all_of<own_batches, full>},
                               {{2, 1, 1}, zero_bubble},
@@ -57,7 +59,8 @@ void cut_before(Plan& plan) {
   std::fill_n(plan.stage_of_unit.begin(), unit, 0);
 }
 
-// Four stages, of which the second begins with `second`, and so on.
+// Partitions `units` units into four stages. The template arguments are the first units of the
+// second, third and fourth stage.
 template <int units, int second, int third, int fourth>
 void cut_in_four(Plan& plan) {
   plan.stage_of_unit.assign(units, 3);
@@ -66,8 +69,9 @@ void cut_in_four(Plan& plan) {
   std::fill_n(plan.stage_of_unit.begin(), second, 0);
 }
 
-// Units of a decoder's model: an embedding, four blocks, another embedding (5), four blocks, a
-// head. The cut is in the encoder, between the two, and in the decoder.
+// Variants for an encoder and a decoder. Their units are an embedding, four blocks, another
+// embedding (unit 5), four blocks and a head. A stage begins in the encoder, between the two, or in
+// the decoder.
 constexpr Variant decoders[] = {{{2, 1, 1}, cut_before<3>},
                                 {{2, 1, 1}, cut_before<5>},
                                 {{2, 1, 1}, cut_before<8>},
@@ -95,15 +99,15 @@ constexpr Variant decoders[] = {{{2, 1, 1}, cut_before<3>},
                                 {{2, 1, 2, 4, 3}, cut_before<8>},
                                 {{1, 1, 4, 1, 3}, in_pairs}};
 
-// Dropout behind the activation too, where ranks have parts of what is dropped.
+// Variants with dropout after the activation too, in which ranks have parts of the dropped tensor.
 constexpr Variant dropped[] = {{{1, 2, 1}, all_of<rows, drops>},
                                {{1, 2, 1}, all_of<layout_of<TensorLayout::memory>, drops>},
                                {{1, 2, 1}, all_of<rows, pruned, drops>},
                                {{2, 1, 1}, all_of<cut_before<8>, eager, unfused, drops>},
                                {{2, 1, 1}, all_of<cut_before<8>, full, pruned, drops>}};
 
-// The same with a norm after each stack, whose blocks share a table: on both sides of the cut, even
-// by one block of a side alone.
+// Variants for T5, which has a norm after each stack, and whose blocks share a table of relative
+// positions. Both stages use the table, even if one of them has only one block of a stack.
 template <int unit>
 constexpr Change t5_before = cut_before<unit, 13>;
 constexpr Variant relative_positions[] = {
@@ -137,13 +141,14 @@ constexpr Variant relative_positions[] = {
     {{4, 1, 1, 4, 0, 2}, full},
     {{1, 1, 4, 1, 3}, in_pairs}};
 
-// A product of two branches of the MLP; a head that is not tied.
+// Variants for an MLP with a product of two branches, and a head that is not tied.
 constexpr Variant gated[] = {{{1, 2, 1}, layout_of<TensorLayout::speed>},
                              {{1, 2, 1}, all_of<layout_of<TensorLayout::memory>, drops>},
                              {{1, 2, 1}, all_of<rows, pruned, drops>},
                              {{2, 1, 1}, all_of<t5_before<9>, eager>}};
 
-// Decoders after Llama: norms of queries and keys, windows, grouped keys, scaled embeddings.
+// Variants for decoders newer than Llama, with norms of queries and keys, windows, grouped keys or
+// scaled embeddings.
 constexpr Variant newer[] = {{{1, 2, 1}, nothing},
                              {{1, 2, 1}, all_of<rows, selective, unfused>},
                              {{1, 2, 1}, layout_of<TensorLayout::speed>},
@@ -159,7 +164,7 @@ constexpr Variant newer[] = {{{1, 2, 1}, nothing},
                              {{1, 2, 1, 4, 0, 1, 2}, rows},
                              {{2, 1, 2, 4, 2, 2}, nothing}};
 
-// Each rank of a context group has some of the heads.
+// Variants in which each rank of a context group has some of the heads.
 constexpr Variant exchanged[] = {{{1, 1, 1, 4, 0, 1, 2}, heads_exchanged},
                                  {{1, 1, 1, 4, 0, 1, 2}, all_of<heads_exchanged, full, pruned>},
                                  {{1, 1, 1, 4, 3, 1, 2}, all_of<heads_exchanged, drops>},
@@ -234,7 +239,7 @@ TEST_CASE_ON_RANKS("decoders whose heads are exchanged train alike", "[agree][mp
   CHECK((world.size() == 1 || trained > 4));
 }
 
-// A key that all heads share is not cut.
+// All heads share one key, which no degree splits.
 TEST_CASE_ON_RANKS("multi-query decoders train alike under degrees that do not cut heads",
                    "[agree][mpi]") {
   World& world = test_world();

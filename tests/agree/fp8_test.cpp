@@ -1,10 +1,10 @@
-// Training in fp8, on the ranks that mpirun gives. A CPU rounds to 8 bits as a GPU does, and
-// multiplies in fp32.
+// Checks training in fp8, on the ranks that mpirun starts. A CPU rounds to 8 bits as a GPU does,
+// and multiplies in fp32.
 //
-// Scales are of a rank's own part of a tensor, so tensor degrees round in another way, and a sum in
-// another order may round one number to its other neighbour. Bounds are those of rounding.h with
-// e4m3's unit roundoff, 2^-4: a product's terms are off by sqrt(2) 0.4 u of themselves, which is
-// less than what bf16's are thought to be there, in its own u.
+// Each rank scales its own part of a tensor, so tensor degrees round differently, and a sum in
+// another order may round one element to its other neighbour. Bounds are those of rounding.h with
+// e4m3's unit roundoff u = 2^-4: the terms of a matmul are off by sqrt(2) 0.4 u of themselves,
+// which is less than rounding.h allows.
 #include <cmath>
 #include <map>
 #include <string>
@@ -19,7 +19,7 @@ using namespace meshwright::tests;
 
 namespace {
 
-// 4 x 8 rows: a multiple of mxfp8's blocks of 32, as are 32 and 64 columns.
+// A micro-batch of 4 x 8 rows is a multiple of mxfp8's blocks of 32, and so are 32 and 64 columns.
 template <Fp8Recipe recipe>
 void rounds(Plan& plan) {
   plan.training.fp8_recipe = recipe;
@@ -30,7 +30,7 @@ constexpr Change mxfp8 = rounds<Fp8Recipe::mxfp8>;
 
 void delayed(Plan& plan) { plan.training.fp8_recipe = Fp8Recipe::delayed; }
 
-// Only three of eight blocks compute in fp8. With two stages, the last one has none of them.
+// Makes only three of eight blocks compute in fp8. The last of two stages has none of them.
 void ends_in_bf16(Plan& plan) {
   plan.training.first_layers_in_bf16 = 1;
   plan.training.last_layers_in_bf16 = 4;
@@ -120,7 +120,7 @@ TEST_CASE_ON_RANKS("fp8 trains alike under all degrees, and close to fp32", "[ag
   });
 }
 
-// Bit by bit: what is made again in the backward pass is what the forward made.
+// A backward pass that recomputes a tensor must round it to the same bits as the forward pass.
 TEST_CASE_ON_RANKS("what is recomputed is rounded to the same 8 bits", "[agree][mpi]") {
   World& world = test_world();
   if (world.size() > 1) return;
@@ -134,7 +134,7 @@ TEST_CASE_ON_RANKS("what is recomputed is rounded to the same 8 bits", "[agree][
   CHECK(train(model, plan, world).hash != kept);
 }
 
-// Bit by bit: a shard is rounded with the scale of the whole weight.
+// A rank rounds its shard with the scale of the whole weight, so the gathered bits are the same.
 TEST_CASE_ON_RANKS("a gather in 8 bits gives the same bits as rounding after a gather in 16 bits",
                    "[agree][mpi]") {
   World& world = test_world();
@@ -173,7 +173,8 @@ TEST_CASE_ON_RANKS("a gather in 8 bits gives the same bits as rounding after a g
   }
 }
 
-// A scale is one of all ranks that hold parts of a tensor, or see other sequences.
+// Delayed scales come from the largest elements on all ranks that hold parts of a tensor or see
+// other sequences.
 TEST_CASE_ON_RANKS("delayed scales remember the largest elements of all ranks", "[agree][mpi]") {
   World& world = test_world();
   const Model model = eight_blocks("llama");
@@ -206,15 +207,17 @@ TEST_CASE_ON_RANKS("delayed scales remember the largest elements of all ranks", 
       REQUIRE(found.contains(name));
       REQUIRE(largest.size() == 3);
       REQUIRE(found.at(name).size() == 3);
-      // Rounded elsewhere: off by no more than single numbers are.
+      // Other degrees round in other places, so the largest elements may differ as much as single
+      // elements.
       for (std::size_t i = 0; i < 3; ++i)
         CHECK(found.at(name)[i] == Approx(largest[i]).epsilon(4 * unit_of(Precision::fp8)));
     }
   }
 }
 
-// 4 sequences of 4 slots: a multiple of 16 for each expert. Of tensors with one scale all experts
-// of a rank are one, so the scales of ranks that share them are delayed ones: those of all.
+// Each expert has 4 sequences of 4 slots, a multiple of 16. A tensor with one scale holds all
+// experts of a rank. So only delayed scales, which come from all ranks, are the same if ranks share
+// the experts.
 TEST_CASE_ON_RANKS("experts in 8 bits train alike under all degrees, and close to fp32",
                    "[agree][mpi]") {
   World& world = test_world();

@@ -1,5 +1,6 @@
-// The whole graph on the CPU backend, forward and backward, against an independent implementation:
-// logits, loss and the gradient of every parameter of tiny models (tests/golden/make_golden.py).
+// Compares the whole graph on the CPU backend, forward and backward, with an independent
+// implementation: the logits, the loss and the gradient of every parameter of tiny models
+// (tests/golden/make_golden.py).
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -16,13 +17,13 @@ using namespace meshwright::tests;
 
 namespace {
 
-// Runs a graph node by node on a backend, every tensor in memory of its own.
+// Runs a graph node by node on a backend. Every tensor has memory of its own.
 class GraphRunner {
  public:
   GraphRunner(const Graph& graph, Backend& backend) : graph_(graph), backend_(backend) {
     for (const Tensor& tensor : graph.tensors) {
-      // 4 bytes per element: all types here are f32 or i32. Gradients begin at zero, all else is
-      // poison.
+      // All types here are f32 or i32, with 4 bytes per element. Gradients begin at zero, and all
+      // other memory at NaN, so that reading unwritten memory shows.
       memory_.emplace_back(tensor.type.shape.elements(),
                            tensor.role == Role::parameter_gradient ? 0.0F : std::nanf(""));
     }
@@ -32,7 +33,7 @@ class GraphRunner {
     REQUIRE(values.size() == memory_[tensor].size());
     std::memcpy(memory_[tensor].data(), values.data(), values.size() * 4);
   }
-  // Padded rows of a vocabulary are zero.
+  // Sets a tensor. Padded rows of a vocabulary become zero.
   void set(int tensor, const std::vector<float>& values) {
     REQUIRE(values.size() <= memory_[tensor].size());
     std::fill(memory_[tensor].begin(), memory_[tensor].end(), 0.0F);
@@ -242,7 +243,8 @@ TEST_CASE("rows of several documents have the logits and gradients of transforme
     }
 }
 
-// Blocks of transformers, put together as the paper and the published weights have them.
+// The golden values come from blocks of transformers that are combined as in the paper and the
+// published weights.
 TEST_CASE("multi-token prediction has the logits, losses and gradients of PyTorch",
           "[agree][mtp]") {
   for (const char* name : {"deepseek_v3-1", "llama-2"})
@@ -296,7 +298,7 @@ TEST_CASE("logits, loss and gradients of adapters are those of peft", "[agree][l
 
 namespace {
 
-// Checks a golden model's ONNX file, whose weights are those of the golden model to the bit.
+// Checks the ONNX file of a golden model, whose weights equal those of the golden model to the bit.
 void check_onnx_file(const std::string& path, Golden golden) {
   const Model model = load_model(path, "/");
   const OnnxWeights weights(path);
@@ -346,13 +348,13 @@ void change_to(const std::string& file, Golden& golden) {
   for (const std::string head : {"cls.predictions", "lm_head"})
     if (file.find("-dynamo") != std::string::npos && golden.has("weight/" + head + ".bias"))
       rename_whole(head + ".bias", head + ".decoder.bias");
-  // transformers 5 has another name for it.
+  // transformers 5 has another name for the head of GPT-NeoX.
   if (file.starts_with("gpt_neox")) rename_whole("embed_out.weight", "lm_head.weight");
 }
 
 }  // namespace
 
-// The golden models as ONNX files (tests/golden/make_onnx.py).
+// Tests the golden models as ONNX files (tests/golden/make_onnx.py).
 TEST_CASE("graphs of ONNX files have the logits and gradients of PyTorch", "[agree][onnx]") {
   const std::string tests = std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/";
   const std::pair<const char*, const char*> golden_of[] = {

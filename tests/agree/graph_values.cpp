@@ -13,7 +13,8 @@ namespace meshwright::tests {
 
 namespace {
 
-// Memory of a graph's tensors. A tensor has its own memory unless it is an alias of another one.
+// The memory of a graph's tensors. A tensor has its own memory unless it is an alias of another
+// one.
 class Memory {
  public:
   Memory(const Graph& graph, std::uint64_t seed, int neighbour)
@@ -84,7 +85,7 @@ class Memory {
 
   // Divides every sequence into documents of about four tokens.
   void fill_documents() {
-    Draw draw = draw_of(2);  // there are no positions
+    Draw draw = draw_of(2);  // 2 is free, because there are no positions
     OpTensor& made = tensors_[graph_.documents];
     double begin = 0;
     for (std::int64_t i = 0; i < made.elements(); ++i) {

@@ -10,12 +10,12 @@
 
 namespace meshwright::tests {
 
-// Results of a graph that a training step reads. Values of 16 bits are widened to fp32.
+// The results of a graph that a training step reads. Values of 16 bits are widened to fp32.
 struct GraphValues {
   std::vector<float> losses;             // of the targets; then balancing losses, sorted
   std::vector<std::vector<float>> sums;  // of parameter gradients, in the order of the parameters
-  // The least gap of all routers between a logit for which an expert was chosen and the next one,
-  // relative to the row's largest logit.
+  // The least gap, over all routers and rows, between the least logit of a chosen expert and the
+  // largest one of another expert, relative to the row's largest logit.
   double closest_choice = std::numeric_limits<double>::infinity();
 };
 

@@ -1,5 +1,5 @@
-// Both interpreters take a Program that no compiler made: bigram.json, a table of the next word for
-// each of four words, trained by two ranks on two tokens each.
+// The simulator and the engine also take a Program that no compiler made: bigram.json, a table of
+// the next word for each of four words, which two ranks train on two tokens each.
 #include <cmath>
 
 #include "exec/backends/cpu/cpu_backend.h"
@@ -18,8 +18,8 @@ std::vector<Program> bigram() {
   return read_programs(read_json_file(MESHWRIGHT_SOURCE_DIR "/tests/agree/bigram.json"));
 }
 
-// Two ranks that move a megabyte a second each, of kernels and of collectives: a microsecond a
-// byte.
+// Returns a cluster of two ranks. Kernels and collectives each move a megabyte a second, so a byte
+// takes a microsecond.
 Cluster two_slow_ranks() {
   Machine machine;
   machine.gpus = 2;
@@ -36,7 +36,8 @@ struct Got {
   std::vector<float> table;  // after the first step
 };
 
-// On the same two sequences twice: rank 0 reads 0 1, then what follows each, rank 1 reads 2 3.
+// Trains two steps on the same two sequences: rank 0 reads words 0 and 1 and what follows each,
+// rank 1 reads 2 and 3.
 Got trained(const std::vector<Program>& stages, const std::string& file) {
   LoaderOptions options;
   options.files = {file};
@@ -71,10 +72,10 @@ TEST_CASE("a Program written by hand takes as long as its bytes", "[agree]") {
   CHECK(to_seconds(result.stages[0].exposed_communication).value == Approx(collectives * 1e-6));
 }
 
-// At first every word is as likely as any: a loss of ln 4. Of each row of the table the gradient is
-// (1/4 - [it is the next word]) / 4, since four targets share the loss: three of 1/16 and one of
-// -3/16. A step of 1 against it leaves logits of 3/16 and -1/16, which is a loss of
-// ln(1 + 3 e^(-1/4)).
+// At first every word is equally likely, which is a loss of ln 4. The gradient of each row of the
+// table is (1/4 - [it is the next word]) / 4, because four targets share the loss: three elements
+// of 1/16 and one of -3/16. A step of 1 against it leaves logits of 3/16 and -1/16, which is a loss
+// of ln(1 + 3 e^(-1/4)).
 TEST_CASE("a Program written by hand trains", "[agree]") {
   const TestFolder folder;
   const std::string file = folder.file("words", std::string("\0\1\2\3\0", 5));

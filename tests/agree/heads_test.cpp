@@ -1,4 +1,5 @@
-// Masked language models, question answering and classes of texts train alike under all degrees.
+// Checks that masked language models, question answering and classification of texts train alike
+// under all degrees.
 #include "tests/agree/training.h"
 #include "tests/catch.h"
 #include "tests/exec/on_ranks.h"
@@ -33,8 +34,8 @@ TEST_CASE_ON_RANKS("the heads mlm and qa train alike under all degrees", "[agree
     }
 }
 
-// Three classes, which no number of ranks divides; what is dropped before the last product is the
-// same however sequences are cut into micro-batches.
+// There are three classes, which no number of ranks divides. The elements that are dropped before
+// the last matmul do not depend on the micro-batches.
 TEST_CASE_ON_RANKS("the classes of texts are learned alike under all degrees", "[agree][mpi]") {
   World& world = test_world();
   for (const char* family : {"gpt", "llama", "bert"})

@@ -1,5 +1,5 @@
-// A model larger than any rank's share of memory is created in shares: a rank makes only what it
-// holds.
+// A model may be larger than a rank's memory, so its initial values are made in shares: a rank
+// makes only those that it holds.
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,10 +14,10 @@ namespace {
 
 constexpr double mebibyte = 1 << 20;
 
-// From here on the peak below counts anew.
+// Resets the peak that peak_bytes() returns.
 void forget_peak() { std::ofstream("/proc/self/clear_refs") << 5; }
 
-// The most memory that was resident since.
+// Returns the peak of resident memory, in bytes, since forget_peak().
 double peak_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;)
@@ -29,7 +29,7 @@ double peak_bytes() {
   return 0;
 }
 
-// 4 blocks of 12 * 768^2 and 16384 words: 157 MiB in fp32.
+// Returns a model of 4 blocks with 12 * 768^2 weights each, and 16384 words: 157 MiB in fp32.
 Model large_model() {
   const nlohmann::json value = {{"family", "gpt"}, {"hidden", 768},  {"layers", 4},
                                 {"heads", 12},     {"vocab", 16384}, {"positions", 16}};

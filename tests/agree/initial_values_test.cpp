@@ -1,4 +1,4 @@
-// Every way of cutting a model starts from the same weights.
+// Checks that training starts from the same weights however a model is split.
 #include <string>
 
 #include "tests/agree/training.h"

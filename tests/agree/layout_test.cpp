@@ -1,5 +1,5 @@
-// Tensor layouts and own batches train the model that one process trains, on the ranks that mpirun
-// gives, with stages, replicas, sharding and recomputation.
+// Checks that tensor layouts and own batches train the model that one process trains, on the ranks
+// that mpirun starts, with stages, replicas, sharding and recomputation.
 #include <string>
 #include <vector>
 
@@ -14,7 +14,7 @@ namespace {
 constexpr TensorLayout layouts[] = {TensorLayout::megatron, TensorLayout::speed,
                                     TensorLayout::memory};
 
-// Batches, layouts and recomputation for one choice of degrees.
+// Adds plans with all batches, layouts and kinds of recomputation for one choice of degrees.
 void add_plans(std::vector<Plan>& plans, const Model& model, SmallDegrees degrees) {
   for (TensorLayout layout : layouts)
     for (bool own : {false, true})

@@ -1,6 +1,6 @@
-// lion under every way of cutting a model. Its update is a sign: where a moment is nothing but
-// rounding, as that of GPT's key biases, whose true gradient is zero, another order of sums may
-// turn it. No loss depends on such an element.
+// Checks that lion trains as on one process however a model is split. Its update is a sign. If a
+// moment is only rounding error, because the true gradient is zero (GPT's key biases), another
+// order of sums may flip the sign. No loss depends on such an element.
 #include <cmath>
 
 #include "tests/agree/variants.h"
@@ -39,7 +39,8 @@ constexpr Variant lion_variants[] = {
     {{1, 1, 4, 1, 3}, all_of<by_lion, in_pairs>},
 };
 
-// Checks on rank 0 how many elements, except for key biases, a flipped sign has moved apart.
+// Checks on rank 0 how many elements a flipped sign has moved apart. Leaves out GPT's biases of
+// queries, keys and values.
 void compare_signs(const Trained& got, const Trained& expected) {
   std::int64_t elements = 0, apart = 0;
   for (const auto& [name, values] : expected.parameters) {

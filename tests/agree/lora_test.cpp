@@ -1,4 +1,5 @@
-// Adapters that are cut with their layers train as on one process, and what is not trained stays.
+// Checks that adapters that are split with their layers train as on one process, and that frozen
+// weights do not change.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +13,7 @@ namespace {
 
 void adapts_all(Plan& plan) {
   plan.training.lora = Lora{4, 8, 0, {std::string(all_linear)}};
-  // B begins at zero, and A's gradient with it: larger steps, so that both move.
+  // B begins at zero, and so does A's gradient. Larger steps make both move.
   plan.training.learning_rate = 0.05;
 }
 void adapts_some(Plan& plan) {
@@ -84,7 +85,7 @@ constexpr Variant lora_variants[] = {
 
 bool is_adapter(const std::string& name) { return name.find(".lora_") != std::string::npos; }
 
-// By how much the loss falls in 20 steps on the same sequences.
+// Returns by how much the loss falls in 20 steps on the same sequences.
 double gain_on_one_batch(SmallRun& run) {
   const double first = run.step_at(1, 0).loss;
   double last = first;
@@ -102,7 +103,7 @@ double size_of(const Values& values, std::string_view part) {
 
 }  // namespace
 
-// Each rank has all of the head, whose gradient is that of its own micro-batches.
+// Each rank has the whole classification head, and adds the gradient of its own micro-batches.
 TEST_CASE_ON_RANKS("a head that says classes is trained whole beside adapters", "[agree][mpi]") {
   World& world = test_world();
   constexpr SmallDegrees cuts[] = {
@@ -135,8 +136,8 @@ TEST_CASE_ON_RANKS("adapters of weights in 4 bits train like on one process", "[
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
 }
 
-// The frozen weights are those of the 4 bits, in whatever type they are stored: widened once, or
-// before each product.
+// Frozen weights in 4 bits have the same values whether they are widened once or before each
+// matmul.
 TEST_CASE_ON_RANKS("weights in 4 bits train as their widened values do", "[agree][mpi]") {
   World& world = test_world();
   if (world.size() > 1) return;
@@ -163,7 +164,7 @@ TEST_CASE_ON_RANKS("weights in 4 bits train as their widened values do", "[agree
     }
 }
 
-// Experts are not adapted; what is around them is.
+// Experts have no adapters. The other linear layers have.
 TEST_CASE_ON_RANKS("adapters beside frozen experts train like on one process", "[agree][mpi]") {
   World& world = test_world();
   for (const bool dropless : {false, true})

@@ -1,4 +1,5 @@
-// Multi-token prediction: its blocks and losses train alike in whatever way the training is cut.
+// Checks that the blocks and losses of multi-token prediction train alike however the training is
+// split.
 #include <string>
 
 #include "tests/agree/variants.h"
@@ -140,7 +141,8 @@ TEST_CASE("an evaluation has the next token's loss alone", "[agree][mtp]") {
   }
 }
 
-// A weight of 0 leaves the model's own steps as they are; the block's parameters stay.
+// A loss weight of 0 leaves the training of the model itself unchanged, and the parameters of the
+// prediction blocks too.
 TEST_CASE("without a weight multi-token prediction changes no step", "[agree][mtp]") {
   const Model model = eight_blocks("llama");
   Plan plan = on_one_process(base_plan(model, {}));

@@ -1,5 +1,5 @@
-// muon under every way of cutting a model: whole matrices on each replica, shared by a tensor
-// group, or with owners.
+// Checks that muon trains as on one process with whole matrices on each replica, matrices that a
+// tensor group shares, or matrices with owners.
 #include "tests/agree/variants.h"
 #include "tests/exec/on_ranks.h"
 

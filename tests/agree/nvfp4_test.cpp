@@ -1,8 +1,10 @@
-// Training in NVFP4, on the ranks that mpirun gives: rounded as a GPU does, multiplied in fp32.
+// Checks training in NVFP4, on the ranks that mpirun starts. A CPU rounds as a GPU does, and
+// multiplies in fp32.
 //
-// Bounds are those of rounding.h with e2m1's unit roundoff, 2^-2. A product's terms: one factor
-// rounded to nearest is off by 0.4 u of itself, a gradient rounded at random by 0.8 u: 0.9 u
-// together, which is less than the 2.3 u that rounding.h allows what SGD adds up.
+// Bounds are those of rounding.h with e2m1's unit roundoff u = 2^-2. Of the two factors of a
+// matmul, one that is rounded to nearest is off by 0.4 u of itself, and a gradient that is rounded
+// at random by 0.8 u. Together these are 0.9 u, which is less than the 2.3 u that rounding.h
+// allows.
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -20,7 +22,8 @@ namespace {
 
 void in_4_bits(Plan& plan) { plan.training.precision = Precision::nvfp4; }
 
-// 2 x 8 rows, 32 and 64 columns: multiples of 16, on each of two tensor ranks too.
+// There are 2 x 8 rows, and 32 and 64 columns, which are multiples of 16 on each of two tensor
+// ranks too.
 constexpr Variant nvfp4_variants[] = {
     {{}, full},
     {{}, pruned},
@@ -80,7 +83,8 @@ TEST_CASE_ON_RANKS("nvfp4 trains alike under all degrees, and close to fp32", "[
   });
 }
 
-// Bit by bit: which bits round a gradient is a matter of its place.
+// The random bits that round an element of a gradient depend only on the run's seed, the module and
+// the element's index.
 TEST_CASE_ON_RANKS("stages and recomputation round gradients with the same random bits",
                    "[agree][mpi]") {
   World& world = test_world();
@@ -100,7 +104,7 @@ TEST_CASE_ON_RANKS("stages and recomputation round gradients with the same rando
   CHECK(train_alone(model, plan).hash != alone);
 }
 
-// A model that learns: 60 steps on the same 8 sequences.
+// The model learns, because all 60 steps are on the same 8 sequences.
 TEST_CASE_ON_RANKS("in nvfp4 a small model learns nearly what it learns in bf16", "[agree][mpi]") {
   if (test_world().size() > 1) return;
   const Model model = eight_blocks("llama");
@@ -123,7 +127,7 @@ TEST_CASE_ON_RANKS("in nvfp4 a small model learns nearly what it learns in bf16"
   CHECK(narrow[0] - mean(last_narrow) > 0.9 * learned);
 }
 
-// 4 sequences of 4 slots: a multiple of 16 for each expert.
+// Each expert has 4 sequences of 4 slots, a multiple of 16.
 TEST_CASE_ON_RANKS("experts in 4 bits train close to those in bf16", "[agree][mpi]") {
   World& world = test_world();
   const Model model = small_model("mixtral");

@@ -1,4 +1,5 @@
-// Tensors that wait in another memory come back unchanged, so the model trains identically.
+// Checks that tensors which wait in host memory come back unchanged, so that the model trains
+// identically.
 #include "tests/agree/variants.h"
 #include "tests/exec/on_ranks.h"
 

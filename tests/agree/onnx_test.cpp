@@ -1,5 +1,5 @@
-// Models of ONNX files (tests/golden/make_onnx.py) train alike under all degrees: their graphs are
-// cut as those of a family are.
+// Checks that models of ONNX files (tests/golden/make_onnx.py) train alike under all degrees,
+// because their graphs are split like those of a family.
 #include "tests/agree/variants.h"
 #include "tests/catch.h"
 #include "tests/exec/on_ranks.h"

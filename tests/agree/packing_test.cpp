@@ -1,5 +1,5 @@
-// Rows of several documents: they train as the documents do by themselves, in whatever way the
-// training is cut.
+// Checks that packed rows of several documents train as the documents do by themselves, however the
+// training is split.
 #include <map>
 #include <string>
 
@@ -51,7 +51,7 @@ constexpr Variant packed_variants[] = {
     {{4, 1, 1}, packs},
 };
 
-// Documents of 2 to 11 tokens, of which the second half is learned.
+// Returns lines with documents of 2 to 11 tokens, of which the second half is learned.
 std::string documents() {
   std::string lines;
   for (int i = 0; i < 24; ++i) {
@@ -89,7 +89,8 @@ Plan plain_steps(const Model& model) {
 
 using Moves = std::map<std::string, std::vector<double>>;
 
-// How far one step on the sequence at a position moves the parameters: minus the gradient.
+// Adds how far one step on the sequence at a position moves the parameters, which is minus the
+// gradient.
 void add_moves(const Model& model, const Plan& plan, Loader& loader, std::int64_t position,
                double share, double& loss, Moves& moves) {
   SmallRun run(model, plan);
@@ -140,7 +141,8 @@ void check_rows_are_documents(const Model& model, const Plan& alone) {
 }  // namespace
 
 TEST_CASE("a row has the loss and the gradients of its documents", "[agree]") {
-  // Learned positions, rotary ones, distances of keys; a window is of the document too.
+  // The families have learned positions, rotary positions and distances of keys. A local window
+  // ends at the document's begin.
   for (const char* family : {"gpt", "llama", "bloom"})
     for (const CompilerLevel level :
          {CompilerLevel::none, CompilerLevel::fused, CompilerLevel::full}) {

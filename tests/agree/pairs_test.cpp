@@ -1,5 +1,5 @@
-// Training on completions alone: the mean is over the learned tokens of the global batch, in
-// whatever way it is cut.
+// Checks training on completions only. The loss is the mean over the learned tokens of the global
+// batch, however the batch is split.
 #include <string>
 
 #include "models/core/error.h"
@@ -32,7 +32,8 @@ constexpr Variant pairs_variants[] = {
     {{4, 1, 1}, nothing},
 };
 
-// Completions of 1 to 6 tokens: micro-batches and replicas have unlike numbers of them.
+// Writes a file with completions of 1 to 6 tokens, so that micro-batches and replicas have
+// different numbers of learned tokens.
 class Pairs {
  public:
   Loader loader(const Model& model, const Plan& plan) const {
@@ -155,7 +156,7 @@ TEST_CASE("a loss scale goes with completions", "[agree]") {
   plan.training.loss_scale->initial = 1024;
   SmallRun in_fp16(model, plan);
   const Trained expected = train_on_pairs(in_fp32, loader), got = train_on_pairs(in_fp16, again);
-  // Numbers of 16 bits are off by 2^-11; a wrong share of a token would be off by a half.
+  // Values in 16 bits are off by 2^-11, but a wrong share of a token would be off by a half.
   for (std::size_t i = 0; i < steps; ++i) {
     CHECK(got.losses[i] == Approx(expected.losses[i]).epsilon(1e-2));
     CHECK(got.norms[i] == Approx(expected.norms[i]).epsilon(1e-2));

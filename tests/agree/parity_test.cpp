@@ -1,6 +1,6 @@
-// Any legal degrees train the model that one process trains (design: what must hold, 1): 20 steps
-// in fp32, every schedule, recomputation, sharding and sequence parallelism on the ranks that
-// mpirun gives.
+// Checks that any legal degrees train the model that one process trains (design: what must hold,
+// 1): 20 steps in fp32 with every schedule, recomputation, sharding and sequence parallelism, on
+// the ranks that mpirun starts.
 #include <map>
 #include <string>
 #include <vector>
@@ -82,7 +82,7 @@ void check_parity(const std::string& family) {
 void whole_messages(Plan& plan) { plan.parallelism.pipeline_scatter_gather = false; }
 void one_bucket(Plan& plan) { plan.parallelism.reduce_bucket_bytes = 1 << 30; }
 
-// On four ranks: what the product of degrees and schedules does not reach.
+// Variants on four ranks that the product of degrees and schedules does not reach.
 constexpr Variant parity_variants[] = {
     {{2, 2, 1}, whole_messages},
     {{2, 1, 2}, nothing_overlaps},
@@ -134,8 +134,8 @@ TEST_CASE_ON_RANKS("unusual ways of parallelizing a model give the same training
                    [&](const Model& model, const Plan& plan) { check_plan(model, plan, world); });
 }
 
-// Chunk by chunk, which no job may ask of gpipe: both stages forward four micro-batches to each
-// other, and none can forward its next one before the other has received what came before.
+// No job may ask for gpipe with several chunks. Both stages forward four micro-batches to each
+// other, and neither can forward its next one before the other has received the ones before.
 TEST_CASE("a stage receives while it waits for others to receive", "[agree]") {
   const Model model = small_model("gpt");
   Plan plan = in_few_steps(small_plan(model, {.pipeline = 2, .virtual_stages = 2}), 2);
@@ -185,7 +185,8 @@ TEST_CASE_ON_RANKS("other families and uneven stages train alike", "[agree][mpi]
 
 namespace {
 
-// On four chunks: the head alone, without the norm before it.
+// Partitions a model into four chunks, of which the last is only the head, without the norm before
+// it.
 void head_alone(Plan& plan) {
   plan.parallelism.partitioner = Partitioner::manual;
   plan.parallelism.manual_stage = {

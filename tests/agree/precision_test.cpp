@@ -1,4 +1,4 @@
-// Training in 16 bits, and with LAMB, on the ranks that mpirun gives.
+// Checks training in 16 bits, and with LAMB, on the ranks that mpirun starts.
 #include <cmath>
 #include <map>
 #include <string>
@@ -90,7 +90,8 @@ TEST_CASE_ON_RANKS("fp16 trains alike under all degrees, and close to fp32", "[a
   check_precision(Precision::fp16);
 }
 
-// The same numbers in half the memory: to the bit, whatever the cut and the optimizer.
+// Masters that are kept as remainders have the same values as those in fp32, in half the memory. So
+// training is equal to the bit under all degrees and optimizers.
 TEST_CASE_ON_RANKS("masters kept as remainders train as those in fp32, to the bit",
                    "[agree][mpi]") {
   World& world = test_world();
@@ -153,8 +154,8 @@ TEST_CASE_ON_RANKS("moments rounded at random train alike under all degrees", "[
     const Trained got = train(model, plan, world);
     CHECK(largest_difference(got, expected) <= loss_bound * u);
     CHECK(got == train(model, plan, world));
-    // The same sums of gradients, in other buckets, and on ranks that hold other parts of states:
-    // each element has the same bits. (Pairs that share states add in another order.)
+    // Other buckets, and ranks that hold other parts of states, sum the same gradients, so each
+    // element has the same bits. (Pairs that share states add in another order.)
     plan.training.optimizer = OptimizerKind::adamw;
     const Trained by_adamw = train(model, plan, world);
     Plan cut = plan;
@@ -175,8 +176,8 @@ TEST_CASE_ON_RANKS("LAMB's trust is that of whole parameters, whatever the cut",
   });
 }
 
-// A moving scale that begins too high: all ranks skip the same steps. One rounding decides when a
-// gradient overflows, so one process may skip one more or less.
+// The loss scale begins too high, and all ranks must skip the same steps. One rounding decides when
+// a gradient overflows, so one process may skip one step more or less.
 TEST_CASE_ON_RANKS("all ranks skip the same steps", "[agree][mpi]") {
   World& world = test_world();
   const Model model = eight_blocks("gpt");

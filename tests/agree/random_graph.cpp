@@ -75,8 +75,6 @@ class Generator {
     }
   }
 
-  // The parts of a graph.
-
   std::int64_t rows() const { return std::int64_t{batch_} * length_; }
   std::int64_t width(int x) const { return graph_.tensor(x).type.shape[1]; }
 
@@ -93,7 +91,7 @@ class Generator {
     spare_.clear();
     part_ = path;
   }
-  // Operations from now on are of this part of the unit.
+  // Makes the operations that follow belong to this part of the unit.
   void begin_part(const std::string& name) {
     part_ = graph_.units[static_cast<std::size_t>(unit_)].path + "." + name;
   }
@@ -375,7 +373,7 @@ class Generator {
     return apply(Op::concat_heads, {other, r}, a);
   }
 
-  // Blocks may share one, as T5's do.
+  // Returns a table of relative positions. Blocks may share one, as in T5.
   int relative_table(const Attributes& a) {
     const Shape shape{a.relative_buckets, a.heads};
     if (relative_table_ < 0 || graph_.tensor(relative_table_).type.shape != shape)

@@ -1,5 +1,5 @@
-// Random graphs as importers and the split passes would build them for groups of one rank: for
-// tests of passes.
+// Makes random graphs, like those that importers and the split passes build for groups of one rank.
+// Tests of passes use them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace meshwright::tests {
 
-// Choices that follow from a seed, the same on every machine.
+// Draws random choices that depend only on the seed, on every machine.
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : random_(seed) {}

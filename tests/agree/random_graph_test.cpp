@@ -1,7 +1,6 @@
-// Every pass of the compiler keeps what a graph means: on graphs drawn at
-// random, alone and all in random order. MESHWRIGHT_GRAPHS graphs are drawn,
-// from the seed MESHWRIGHT_SEED (1); graph i of a run is the only one of
-// a run from seed + i.
+// Checks that every pass of the compiler keeps the results of graphs that are drawn at random, by
+// itself and with all others in random order. MESHWRIGHT_GRAPHS graphs are drawn, from the seed
+// MESHWRIGHT_SEED (1). Graph i of a run is the only one of a run from seed + i.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,9 +64,8 @@ struct Tried {
   }
 };
 
-// Passes that add in the order in which the graph before them does, and so keep
-// every bit; but for what fused operations say below. All others keep values
-// within a tolerance.
+// The passes that add in the same order as the graph before them, and so keep every bit, except as
+// keeps_sums_of() says of fused operations. All other passes keep values within a tolerance.
 constexpr std::string_view keeps_sums[] = {
     "simplify",      "common_subexpressions", "dead_code", "fuse_loss",
     "recompute",     "rematerialize_rows",    "fuse_rows", "order_operations",
@@ -129,13 +127,14 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// Rounding errors of large gradients reach small ones: the tolerance is of a tensor's largest
-// element, or of this part of the largest of all.
+// Rounding errors of large gradients reach small ones. The tolerance is therefore relative to a
+// tensor's largest element or, if that is larger, to this part of the largest element of all
+// tensors.
 struct Tolerance {
   double of_largest, part_of_all;
 };
-// In 16 bits another rounding may choose another expert or open another relu: there the bits count,
-// where sums are kept, and the finer comparison is that in fp32.
+// In 16 bits another rounding may choose another expert or open another relu. There the test
+// compares bits if sums are kept, and the finer comparison is the one in fp32.
 constexpr Tolerance of_fp32{1e-5, 0.5}, of_16_bits{0.25, 1};
 
 double largest_of(const std::vector<std::vector<float>>& all) {
@@ -144,8 +143,8 @@ double largest_of(const std::vector<std::vector<float>>& all) {
   return largest;
 }
 
-// Some graphs make much of a rounding, as where a row that a relu has all but closed is normalized:
-// passes may differ by twice what the last bits of the parameters make of the graph before them.
+// Some graphs amplify rounding, for example if a row that a relu has almost closed is normalized.
+// So passes may change values by twice as much as a change of the parameters' last bits does.
 Tolerance widened(const Tolerance& tolerance, const GraphValues& before,
                   const std::vector<GraphValues>& neighbours) {
   double off = 0;
@@ -168,7 +167,8 @@ bool all_finite(const GraphValues& values) {
 std::string compare(const GraphValues& before, const GraphValues& after, const Tried& tried,
                     const Tolerance& tolerance) {
   if (!all_finite(before)) return "values before the passes are not finite";
-  // Another rounding may choose another expert: what follows cannot be compared, but for bits.
+  // If two experts' logits are nearly equal, another rounding may choose the other expert. Then
+  // only bits can be compared.
   const bool is_tie = before.closest_choice < tolerance.of_largest;
   const auto check = [&](const std::vector<float>& a, const std::vector<float>& b, bool exact,
                          double least) -> std::string {
@@ -197,7 +197,7 @@ std::string compare(const GraphValues& before, const GraphValues& after, const T
   return "";
 }
 
-// Returns how the parameters, inputs and loss differ, which the rest of the program refers to. An
+// Returns how the parameters, inputs and loss differ, to which the rest of the program refers. An
 // empty string means that they agree.
 std::string compare_surroundings(const Graph& before, const Graph& after) {
   const auto type = [](const Graph& graph, int id) {

@@ -1,4 +1,4 @@
-// Whatever is recomputed, in whatever groups, the model trains alike.
+// Checks that the model trains alike whatever is recomputed, and in whatever groups.
 #include <string>
 #include <vector>
 
@@ -35,7 +35,7 @@ constexpr Variant recompute_variants[] = {
     {{2, 1, 2, 4, 3}, contiguous},
 };
 
-// torchtitan's selective recomputation: by operation (recompute_operators.h).
+// Recomputes by operation, as torchtitan's selective recomputation does (recompute_operators.h).
 void by_operation(Plan& plan) {
   plan.training.framework = Framework::torchtitan;
   plan.training.recompute = Recompute::selective;

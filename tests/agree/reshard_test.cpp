@@ -1,5 +1,6 @@
-// A run that is saved under some degrees continues under any others: three steps, a checkpoint,
-// three more steps, against six steps of one process. Equal degrees continue to the same bits.
+// Checks that a run that is saved under some degrees continues under any others. It compares three
+// steps, a checkpoint and three more steps with six steps of one process. Equal degrees continue
+// with the same bits.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -172,7 +173,7 @@ void check_family(const std::string& family, const std::vector<Cut>& all, int st
   if (world.rank() == 0) CHECK(pairs >= 20);  // 2 and 4 ranks, two families: over 80
 }
 
-// Expert degrees among the others.
+// Returns the partitionings of `ranks` ranks that are tested with experts.
 std::vector<Cut> expert_cuts(int ranks) {
   if (ranks == 2)
     return {{{.data = 2}},
@@ -245,7 +246,7 @@ void check_16_bit() {
   }
 }
 
-// Returns the biases of routers. They are no parameters in transformers, but its checkpoints
+// Returns the biases of routers. They are not parameters in transformers, but its checkpoints
 // contain them.
 Values choice_biases_of(Run& run) {
   Values biases = run.parameters();
@@ -303,8 +304,7 @@ Values averages_in(const std::string& folder, const Run& run) {
 }
 
 // Computes the averages in plain code: after each step an average is 0.75 of its previous value
-// plus a quarter of the new weight. Four roundings of numbers below 2 or so are allowed in each of
-// three steps.
+// plus a quarter of the new weight.
 Values averages_by_steps(Run& run) {
   Values averages = run.parameters();
   for (int step = 1; step <= saved_steps; ++step) {
@@ -361,7 +361,7 @@ void check_averages(const Model& model, const std::vector<Cut>& all,
     const Values later = averages_in(folder + "-later", first);
     CHECK(later == averages_in(folder + "-later-too", second));
     CHECK(later != averages);
-    // One process goes on with what many have saved.
+    // One process continues from the checkpoint that many have saved.
     Plan alone = on_one_process(plan);
     alone.snapshot = true;
     const auto self = make_self_world({});
@@ -396,8 +396,8 @@ TEST_CASE_ON_RANKS("averages of weights are those of the steps, under all degree
   check_averages();
 }
 
-// Without averages in it a checkpoint lets them begin as its weights; with them, it goes on
-// without.
+// If a checkpoint has no averages, they begin as its weights. If it has averages but the run keeps
+// none, the run continues without them.
 TEST_CASE("a run begins an average, or ends it, with a line", "[agree][checkpoint]") {
   const Model model = small_model("gpt");
   const auto one = make_self_world({});
@@ -459,7 +459,7 @@ TEST_CASE_ON_RANKS("a run in 16 bits continues to the bit under its own degrees"
   check_16_bit();
 }
 
-// Slices of a bucket that three ranks cannot share evenly: the last one is shorter.
+// Three ranks cannot share a bucket evenly, so the last slice is shorter.
 TEST_CASE("three replicas save each element once", "[agree][checkpoint]") {
   const Model model = small_model("gpt");
   for (int zero = 0; zero <= 3; ++zero) {
@@ -496,7 +496,7 @@ TEST_CASE("three replicas save each element once", "[agree][checkpoint]") {
     const std::vector<double> resumed = alone.train(saved_steps + 1, all_steps);
     for (std::size_t i = 0; i < losses.size(); ++i)
       CHECK(resumed[i] == Approx(losses[i]).epsilon(1e-5));
-    // Damage in the last rank's data is found by all, and by one alone.
+    // All ranks detect damage in the last rank's data, and so does one process.
     const std::string last = step_folder(folder.path(), saved_steps) + "/rank-00002.shard";
     std::string content = content_of(last);
     content.back() = static_cast<char>(content.back() ^ 1);

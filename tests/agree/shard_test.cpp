@@ -1,6 +1,7 @@
-// Sharded data parallelism in all its settings trains the model that one process trains: small
-// parameters left whole, caps on gathered parameters, buckets inside units, shard groups, whole
-// parameters with owners; with accumulation, tensor slices and stages.
+// Checks that sharded data parallelism in all its settings trains the model that one process
+// trains. The settings are small parameters that stay whole, caps on gathered parameters, buckets
+// inside units, shard groups, and whole parameters with owners, each with gradient accumulation,
+// tensor slices and stages.
 #include <map>
 #include <string>
 #include <vector>
@@ -31,9 +32,9 @@ Plan sgd_plan(const Model& model, SmallDegrees degrees) {
   return plan;
 }
 
-// Every `step`th of the product, so that all values of each setting meet those of the others. The
-// blocks of the small models have 8,500 elements, their biases and norms 32 to 96, matrices 1,024
-// to 3,072.
+// Returns every `step`th plan of the product of all settings, so that all values of each setting
+// meet those of the others. The blocks of the small models have 8,500 elements, their biases and
+// norms 32 to 96, and their matrices 1,024 to 3,072.
 std::vector<Plan> sampled(const Model& model, int ranks, int step) {
   std::vector<Plan> plans;
   int turn = 0;

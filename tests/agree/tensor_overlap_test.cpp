@@ -1,6 +1,6 @@
-// Overlapping a tensor group's communication with compute changes no bit of the training. Chunks
-// may change the rounding: BLAS gets matrices with other numbers of rows and may choose a kernel
-// that sums in another order.
+// Checks that overlapping a tensor group's communication with compute changes no bit of the
+// training. Chunks may change the rounding, because BLAS gets matrices with other numbers of rows
+// and may choose a kernel that sums in another order.
 #include <vector>
 
 #include "tests/agree/variants.h"

@@ -1,5 +1,5 @@
-// One Program, two interpreters: what the simulator plays is what the engine runs, instruction by
-// instruction.
+// Checks that the simulator plays the same instructions of a Program that the engine runs, and the
+// same memory.
 #include <set>
 
 #include "exec/comm/self.h"
@@ -55,8 +55,9 @@ TEST_CASE("the engine allocates what the simulator plans, in 16 bits too", "[agr
     CHECK(planned.library_bytes == 0);
     CHECK(run.runtime.arena_bytes() + run.runtime.scratch_bytes() == planned.peak_bytes);
     CHECK((run.runtime.scratch_bytes() > 0) == (precision != Precision::fp32));
-    // A parameter takes 2 + 4 + 8 + 4 bytes: its 16-bit weight, the fp32 master, two fp32 moments
-    // and the gradient. Training in fp32 without masters takes 4 + 8 + 4 bytes.
+    // In 16 bits a parameter takes 2 + 4 + 8 + 4 bytes: its 16-bit weight, the fp32 master, two
+    // fp32 moments and the gradient. Training in fp32 without separate masters takes 4 + 8 + 4
+    // bytes.
     const auto bytes = [&](MemoryClass cls) {
       return double(stages[0].memory.class_bytes[std::size_t(cls)]);
     };
@@ -82,7 +83,7 @@ TEST_CASE("the simulator plays exactly the instructions that the engine runs", "
       INFO(family << " " << describe(plan));
       const Played engine = executed(model, plan, stages), simulator = simulated(stages);
       CHECK(engine == simulator);
-      // 4 micro-batches forward and backward, the step's begin and end
+      // There are 4 micro-batches, forward and backward, and the step's begin and end.
       CHECK(engine.size() > 4 * 2 + 2);
     }
 }

@@ -1,7 +1,8 @@
-// The trace of every rank of a run beside the replay of the same Programs: stream by stream the
-// same instructions in the same order, messages of the same bytes to the same ranks, and nothing
-// begins before what it waits for has ended. What a communicator is asked for are the collectives
-// of the Program: their bytes, and whether they go over all hosts in one level.
+// Compares the trace of every rank of a run with the replay of the same Programs. Each stream has
+// the same instructions in the same order. Messages have the same bytes and go to the same ranks,
+// and no instruction begins before the ones that it waits for have ended. Communicators are called
+// for the collectives of the Program, with their bytes, and with the choice between one level over
+// all hosts and two.
 #include <algorithm>
 #include <array>
 #include <compare>
@@ -25,7 +26,7 @@ struct Sent {
   bool operator==(const Sent&) const = default;
 };
 
-// A collective as its group is asked for it; `bytes` are those of one rank's part.
+// A call of a collective. `bytes` are those of one rank's part.
 struct Asked {
   GroupKind group = GroupKind::world;
   InstructionKind kind = InstructionKind::compute;
@@ -39,7 +40,7 @@ struct Notes {
   std::vector<Asked> asked;
 };
 
-// Notes what is sent and asked for; all else is the business of the group behind it.
+// Records messages and calls of collectives, and forwards them to the communicator behind it.
 class NotingCommunicator final : public Communicator {
  public:
   NotingCommunicator(std::unique_ptr<Communicator> behind, GroupKind kind, std::vector<int> ranks,
@@ -136,7 +137,7 @@ const Instruction& instruction_of(const Program& program, const TimelineEntry& e
       .instructions[static_cast<std::size_t>(entry.instruction)];
 }
 
-// By stream, in the order in which they began.
+// The instructions of each stream, in the order in which they began.
 using Streams = std::array<std::vector<Key>, stream_count>;
 
 Streams streams_of(std::vector<TimelineEntry> entries, const Program& program) {
@@ -179,7 +180,7 @@ std::vector<Sent> sent_by(const Program& program, const std::vector<TimelineEntr
   return sent;
 }
 
-// The collectives of a step as the Program has them, in the order of their values.
+// Returns the collectives of a step according to the Program, sorted.
 std::vector<Asked> collectives_of(const Program& program, const std::vector<TimelineEntry>& entries,
                                   const Mesh& mesh, int rank) {
   std::vector<Asked> all;
@@ -261,7 +262,7 @@ void compare_traces() {
     CHECK(describe_early(program, executed) == "");
     CHECK(describe_early(program, own) == "");
 
-    // Beside those of the Program there is what the step's end says to all ranks.
+    // In addition to the Program's collectives, the step's end sends values to all ranks.
     std::vector<Asked> asked = noting.notes.asked;
     std::erase_if(asked, [](const Asked& each) { return each.group == GroupKind::world; });
     std::ranges::sort(asked);

@@ -1,5 +1,5 @@
-// A short training run of a small model on the ranks of a test program, and how two of them are
-// compared: what every parity test is made of (design: what must hold, 1).
+// Runs short trainings of a small model on the ranks of a test program, and compares two of them.
+// All parity tests use this (design: what must hold, 1).
 #pragma once
 
 #include <string>
@@ -26,10 +26,10 @@ Plan on_one_process(Plan plan);  // the same training, uncut and without recompu
 
 // Checks on every rank that losses are within 1e-5 relative.
 void compare_losses(const Trained& got, const Trained& expected);
-// Checks on rank 0 that all parameters together are within 1e-4. AdamW divides by the gradient's
-// own size, so rounding decides if the true gradient is zero (key biases).
+// Checks on rank 0 that all parameters together are within 1e-4 relative. AdamW divides by the
+// gradient's own size, so if the true gradient is zero (key biases), the update is rounding error.
 void compare_all(const Trained& got, const Trained& expected);
-// Checks on rank 0 that every tensor is within 1e-5 (SGD).
+// Checks on rank 0 that every tensor is within 1e-5 relative (for SGD).
 void compare_each(const Trained& got, const Trained& expected);
 
 // Trains `plan` on `world` and on one process, and compares losses and every tensor.

@@ -42,7 +42,8 @@ inline void gathers(Plan& plan) { plan.parallelism.context_exchange = ContextExc
 inline void heads_exchanged(Plan& plan) {
   plan.parallelism.context_exchange = ContextExchange::all_to_all;
 }
-// Two neighbours exchange heads by all-to-all, and their keys and values go around a ring.
+// Makes two neighbours exchange heads by all-to-all, and keys and values of these heads go around a
+// ring.
 inline void two_exchanges(Plan& plan) {
   plan.parallelism.context_exchange = ContextExchange::a2a_p2p;
   plan.parallelism.context_heads = 2;
@@ -85,11 +86,11 @@ void budget(Plan& plan) {
   plan.training.recompute_budget = percent / 100.0;
 }
 inline void drops(Plan& plan) { plan.training.dropout = 0.1; }
-// Recomputation repeats only what is needed.
+// Recomputes only the operations that gradients need, because the compiler level is `full`.
 inline void pruned(Plan& plan) { plan.training.compiler = CompilerLevel::full; }
-// Sums and activations are operations of their own, done in place.
+// Leaves sums and activations as operations of their own, which then work in place.
 inline void rows_apart(Plan& plan) { plan.training.passes_off = {"fuse_rows"}; }
-// One kernel per framework operation.
+// Uses one kernel for each operation of an eager framework.
 inline void eager(Plan& plan) { plan.training.compiler = CompilerLevel::none; }
 inline void unfused(Plan& plan) { plan.training.attention = AttentionKernel::unfused; }
 

@@ -1,5 +1,5 @@
-// The zero-bubble schedule trains what 1f1b trains, bit for bit: every gradient sums the same
-// micro-batches in the same order.
+// Checks that the zero-bubble schedule trains bit for bit like 1f1b, because every gradient sums
+// the same micro-batches in the same order.
 #include "tests/agree/variants.h"
 #include "tests/exec/on_ranks.h"
 
@@ -88,7 +88,7 @@ TEST_CASE_ON_RANKS("schedules there and back train like one process", "[agree][m
     });
 }
 
-// Without tied embeddings no gradient is summed over stages.
+// Without tied embeddings, no gradient is summed over stages, so the order of sums is the same.
 TEST_CASE_ON_RANKS("schedules there and back train bit for bit like interleaved", "[agree][mpi]") {
   World& world = test_world();
   if (world.size() == 1) return;

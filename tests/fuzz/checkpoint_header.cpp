@@ -1,4 +1,5 @@
-// Headers of a checkpoint's files, and its manifest with and without a right checksum.
+// Fuzzes the readers of a checkpoint: the header of its shard files, and its manifest, as it is and
+// with a right checksum appended.
 #include "exec/checkpoint/manifest.h"
 #include "exec/checkpoint/shard_file.h"
 #include "exec/core/crc32c.h"

@@ -1,7 +1,8 @@
 // Shared code of the fuzz targets. Each target is an LLVMFuzzerTestOneInput in its own file. Good
-// bytes are read, written and read again with the same result, and bad ones are rejected with a
-// place. libFuzzer calls the target (preset `fuzz`). In every other build replay.cpp does, on the
-// corpus alone.
+// inputs must be read without fault, and those that meshwright can write are written and read again
+// with the same result. Bad inputs must be rejected with a message that names the place. libFuzzer
+// calls the target in the preset `fuzz`. In every other build replay.cpp calls it for each file of
+// the corpus.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +18,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace meshwright::tests::fuzz {
 
-// Returns what `read` returns, or nothing if it throws an InputError that begins with `place`.
-// Another error, or one without its place, is a finding.
+// Returns what `read` returns, or nothing if it throws an InputError whose message begins with
+// `place`. An InputError with another message aborts, and other exceptions pass through, so
+// libFuzzer reports both.
 template <typename Read>
 auto read_or_refused(std::string_view place, const Read& read)
     -> std::optional<std::invoke_result_t<Read>> {
@@ -30,8 +32,8 @@ auto read_or_refused(std::string_view place, const Read& read)
   }
 }
 
-// Writes these bytes to a file of this name in a folder that lasts as long as the program. Returns
-// its path.
+// Writes these bytes to a file of this name in a folder that exists as long as the program runs.
+// Returns its path.
 std::string input_file(const std::string& name, std::string_view bytes);
 
 inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {

@@ -1,5 +1,6 @@
-// A job file. One that leaves nothing open is settled, written as `plan --write` does, and read; a
-// small one is lowered, and its Programs obey their rules.
+// Fuzzes the reader of job files. A job that leaves nothing to the planner is settled, written as
+// `plan --write` does, and read again. A small one is also lowered, and its Programs must obey
+// their rules.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -17,8 +18,8 @@ std::optional<Job> read(const std::string& text) {
   return fuzz::read_or_refused(path + ": ", [&] { return read_job(path, {}, lookup_for_tests); });
 }
 
-// Returns whether nothing is left to the planner, so that what is `auto` follows from the ranks and
-// the machine.
+// Returns whether the job leaves nothing to the planner. The keys that may still be `auto` follow
+// from the number of ranks and the machine.
 bool is_closed(const Job& job) {
   const std::set<std::string, std::less<>> follow = {"parallelism.data", "training.precision",
                                                      "training.attention"};
@@ -36,7 +37,8 @@ std::string written(const Job& job) {
       .dump(1);
 }
 
-// Lowering takes time and memory that grow with these, and finds nothing new in large ones.
+// Returns whether the job is small enough to be lowered. Lowering takes time and memory that grow
+// with these numbers, and finds nothing new in large jobs.
 bool is_small(const Model& model, const Plan& plan) {
   return model.layers <= 8 && plan.degrees().ranks() <= 16 && plan.micro_batches() <= 16;
 }

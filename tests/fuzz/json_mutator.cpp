@@ -1,5 +1,6 @@
-// How libFuzzer changes inputs that are JSON: half of the time one value of it, so that what comes
-// out is JSON again and gets past the parser; else bytes anywhere.
+// Tells libFuzzer how to change inputs that are JSON. About half of the time one value is changed,
+// so that the result is JSON again and gets past the parser. Otherwise, and for inputs that are not
+// JSON, bytes are changed anywhere.
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
-// An ONNX file: refused with its path, or a model whose graph is sound.
+// Fuzzes the reader of ONNX files. A file is rejected with a message that begins with its path, or
+// gives a model whose graph obeys the rules of graphs.
 #include <algorithm>
 
 #include "models/architectures/model.h"

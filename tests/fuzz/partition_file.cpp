@@ -1,5 +1,5 @@
-// A file of stages, as `parallelism.partition` and SageMaker's `partition_file` name it, of a small
-// model on two stages.
+// Fuzzes the reader of partition files, which `parallelism.partition` and SageMaker's
+// `partition_file` name: the stages of a small model with two stages.
 #include <nlohmann/json.hpp>
 
 #include "models/compiler/partition/partition.h"

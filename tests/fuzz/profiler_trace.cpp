@@ -1,4 +1,4 @@
-// A profile of PyTorch, as `explain --measured` reads it.
+// Fuzzes the reader of PyTorch's profiler traces, which `explain --measured` uses.
 #include "sim/predict/kernel_parts.h"
 
 #include "models/core/error.h"

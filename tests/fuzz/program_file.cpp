@@ -1,4 +1,4 @@
-// The Programs of a job, as models/program/program_json.h has them.
+// Fuzzes the reader of Programs in JSON (models/program/program_json.h).
 #include <nlohmann/json.hpp>
 
 #include "models/program/program_json.h"

@@ -319,7 +319,7 @@ json random_job(Random& random) {
   if (job["model"].value("expert_dropless", false) && !training.contains("expert_imbalance") &&
       draw.chance(0.3))
     training["expert_skew"] = draw.real(0, 2);
-  // Draws from a copy, so that what it says of loading changes no other draw.
+  // Draws from a copy of the generator, so that these keys change none of the draws that follow.
   Random copy = random;
   Draw loading(copy);
   if (loading.chance(0.2))

@@ -1,5 +1,5 @@
-// Jobs drawn at random: all families, machines, degrees, training keys and faults, small enough to
-// rehearse in milliseconds.
+// Draws jobs at random, with all families, machines, degrees, training keys and faults, most of
+// them small enough to be simulated in milliseconds.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@ namespace meshwright::tests::fuzz {
 
 using Random = std::mt19937_64;
 
-// Returns a mostly legal job. The reader rejects what does not go together.
+// Returns a job that is mostly legal. The reader rejects combinations of keys that are not.
 nlohmann::json random_job(Random& random);
 
 struct Rehearsal {
@@ -22,13 +22,13 @@ struct Rehearsal {
   std::optional<FrameworkUse> framework;
 };
 
-// Returns such a job with some keys left to the planner.
+// Returns a random_job() with some keys left to the planner.
 nlohmann::json random_open_job(Random& random);
 
 Machine load_machine_of_job(const std::string& name);  // `local` is that of tests/tools/local.json
 
-// Do what `simulate` does with a job that leaves no choice to the planner. Throw InputError like
-// it.
+// These functions do together what `simulate` does with a job that leaves no choice to the planner,
+// and throw InputError as it does.
 Job read_random_job(const nlohmann::json& value);
 bool leaves_no_choice(const Job& job);
 Rehearsal rehearse(Job job);

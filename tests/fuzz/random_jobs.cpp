@@ -1,8 +1,8 @@
-// random_jobs [--jobs N] [--plans N] [--mutants N] [--seed N] [--limit SECONDS]: rehearses N random
-// legal jobs, plans N that leave choices to the planner, then rehearses N job files that were made
-// wrong at random. A job is rehearsed or refused with an InputError that names the file, every
-// number is finite and none negative. What kills the program is printed, and what takes longer than
-// the limit.
+// random_jobs [--jobs N] [--plans N] [--mutants N] [--seed N] [--limit SECONDS]: simulates N random
+// legal jobs, plans N jobs that leave choices to the planner, then simulates N job files that were
+// damaged at random. Each job must either be simulated, with finite numbers none of which is
+// negative, or be rejected with an InputError that names the place. The program prints the input on
+// which it dies or hangs, and jobs that take longer than the limit.
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,7 +52,8 @@ struct Counts {
   std::map<std::string, long> reasons;  // of refusals, without numbers
 };
 
-// Rehearsing takes time in proportion to these; beyond it a legal job is only read.
+// Returns whether the job is small enough to be simulated, because simulation takes time in
+// proportion to these numbers. Larger legal jobs are only read.
 bool is_small(const Job& job) {
   const Plan& plan = job.plan;
   if (job.model.layers > 64 || job.cluster.counts.front() > 64) return false;
@@ -86,7 +87,7 @@ void rehearse(const json& value, Counts& counts) {
   ++counts.rehearsed;
 }
 
-// Few plans are simulated, so that many spaces are bounded.
+// Plans a job. Only a few plans are simulated, so that the time suffices for many searches.
 void plan(const json& value, Counts& counts) {
   const Job job = fuzz::read_random_job(value);
   SearchOptions options;
@@ -155,7 +156,8 @@ void print(const char* what, const Counts& counts, bool reasons) {
     std::printf("  %6ld  %s\n", sorted[i].first, sorted[i].second.c_str());
 }
 
-// Each job has its own seed, so that any of them can be drawn alone.
+// Returns the generator of job `number`. Each job has its own seed, so that it can be drawn without
+// the others.
 Random random_of(const Options& options, long number) {
   std::seed_seq seed{static_cast<unsigned>(options.seed), static_cast<unsigned>(number)};
   return Random(seed);
@@ -165,7 +167,7 @@ std::size_t below(Random& random, std::size_t end) {
   return std::uniform_int_distribution<std::size_t>(0, end - 1)(random);
 }
 
-// Bytes anywhere.
+// Changes bytes anywhere in a text.
 void damage_text(std::string& text, Random& random) {
   for (std::size_t i = below(random, 4) + 1; i > 0 && !text.empty(); --i) {
     const std::size_t at = below(random, text.size());
@@ -232,7 +234,7 @@ json another_value(const json& value, Random& random) {
   return values[below(random, values.size())];
 }
 
-// A value, a key, or an entry of an object: what gets past the parser.
+// Changes values, keys or entries of objects in a job, which the JSON parser accepts.
 void damage_value(json& job, Random& random) {
   for (std::size_t i = below(random, 3) + 1; i > 0; --i) {
     std::vector<json*> values;

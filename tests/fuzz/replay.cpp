@@ -1,4 +1,4 @@
-// replay FOLDER: runs a fuzz target on every file of its corpus, where no libFuzzer is linked.
+// replay FOLDER: runs a fuzz target on every file of a folder, in builds without libFuzzer.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

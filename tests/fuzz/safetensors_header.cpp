@@ -1,4 +1,5 @@
-// The header of a safetensors file; its length and some data are put around it.
+// Fuzzes the reader of safetensors files. The input is the header, before which its length is put,
+// and after which data.
 #include <algorithm>
 #include <cstring>
 
@@ -17,7 +18,8 @@ std::optional<Tensors> read(std::string_view header, std::int64_t bytes) {
                                [&] { return parse_safetensors_header(header, bytes, "fuzzed"); });
 }
 
-// The shapes, where all are tensors that we write: fp32, of at most four dimensions.
+// Returns the shapes of all tensors if meshwright could have written them: not empty, in fp32, with
+// few enough dimensions. Otherwise returns nothing.
 std::optional<std::map<std::string, Shape>> shapes_of(const Tensors& tensors) {
   std::map<std::string, Shape> shapes;
   for (const auto& [name, tensor] : tensors) {
@@ -30,7 +32,8 @@ std::optional<std::map<std::string, Shape>> shapes_of(const Tensors& tensors) {
   return shapes;
 }
 
-// Through a file: each tensor is read, or refused by its type or shape.
+// Writes a file with this header and reads each tensor of it, which may be rejected for its type or
+// shape.
 void read_file_of(std::string_view header, const Tensors& tensors) {
   const std::uint64_t length = header.size();
   std::string bytes(reinterpret_cast<const char*>(&length), sizeof length);

@@ -1,4 +1,5 @@
-// A token file. The first byte of the input is the format, the second the vocabulary's bits.
+// Fuzzes the reader of token files. The first byte of the input chooses the format, the second the
+// size of the vocabulary in bits. The rest is the file.
 #include <vector>
 
 #include "exec/data/token_writer.h"

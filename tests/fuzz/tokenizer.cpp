@@ -1,4 +1,5 @@
-// A Hugging Face tokenizer.json, and what it makes of texts: a fixed one, and itself.
+// Fuzzes the reader of Hugging Face's tokenizer.json, and encodes two texts with the tokenizer: a
+// fixed one and the file itself.
 #include "exec/data/tokenizer.h"
 
 #include <nlohmann/json.hpp>
@@ -18,7 +19,8 @@ std::optional<Tokenizer> read(const std::string& path) {
   return fuzz::read_or_refused(path + ": ", [&] { return Tokenizer(path); });
 }
 
-// Empty: the text has what the vocabulary has not, or an expression gave up on it.
+// Returns nothing if the text has characters that the vocabulary does not cover, or if a regular
+// expression fails on it.
 std::optional<std::vector<std::int32_t>> tokens_of(Tokenizer& tokenizer, std::string_view text) {
   std::vector<std::int32_t> tokens;
   try {
