@@ -1,4 +1,4 @@
-// The published measurements of a folder in scenarios/, in the order of their files' names.
+// Reads the published measurements of a folder in scenarios/, in the order of their files' names.
 #pragma once
 
 #include <algorithm>

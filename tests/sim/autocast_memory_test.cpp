@@ -1,4 +1,4 @@
-// Tests the memory that autocast keeps against counts by hand.
+// Compares the predicted memory of training with autocast with counts by hand.
 #include <nlohmann/json.hpp>
 
 #include "models/architectures/model.h"
@@ -36,8 +36,9 @@ std::int64_t peak(const Model& model, const FrameworkTraits& framework, int batc
   return autocast_peak_bytes(graph_of(model, batch, dropout), framework);
 }
 
-// With a large vocabulary the fullest moment is the loss, when all layers are kept: what one more
-// layer adds is what it keeps, with its parameters and their fp16 copies.
+// Returns the bytes that one more layer adds to the peak. With a large vocabulary the peak is at
+// the loss, when all layers are saved. So a layer adds what it saves, its parameters and their fp16
+// copies.
 std::int64_t of_a_layer(const char* family, const FrameworkTraits& framework, int batch) {
   constexpr int large = 4096;
   return peak(model_of(family, 3, large), framework, batch) -
@@ -53,7 +54,7 @@ const FrameworkTraits eager{}, compiled{.execution = Execution::compiled},
     with_bits{.execution = Execution::compiled, .keeps_random_bits = true};
 
 constexpr std::int64_t scores = std::int64_t{heads} * sequence * sequence;
-// Per token: mean and deviation of two norms.
+// Bytes per token of the mean and the deviation of two norms.
 constexpr std::int64_t statistics = 2 * 2 * 4;
 
 }  // namespace
@@ -64,7 +65,8 @@ TEST_CASE("a layer of BERT keeps what eager autocast says", "[sim][compile]") {
   // input.
   const std::int64_t token =
       (3 * 2 + 3 * 2 + 2 + 1 + 4 + 2) * hidden + (2 + 2) * ffn + (1 + 4) * hidden + statistics;
-  // The softmax in fp32, the mask, the dropped probabilities in fp16.
+  // Each score adds 7 bytes: the softmax in fp32, the mask, and the probabilities after dropout in
+  // fp16.
   CHECK(kept_by_a_layer("bert", eager) == token * sequence + 7 * scores);
 }
 
@@ -89,8 +91,8 @@ TEST_CASE("saved random bits of dropout take 32 bits per element", "[sim][compil
   CHECK(kept_by_a_layer("bert", eager_with_bits) == kept_by_a_layer("bert", eager));
 }
 
-// bert-base-uncased, 90 sequences of 512 tokens: XLA reports buffers of 33.45 GiB (github
-// pytorch/xla#4815) or 34.04 (openxla/xla#2201). Masks of one byte would add 4 GiB.
+// For bert-base-uncased with 90 sequences of 512 tokens, XLA reports buffers of 33.45 GiB (github
+// pytorch/xla#4815) or 34.04 GiB (openxla/xla#2201). Masks of one byte per element would add 4 GiB.
 TEST_CASE("a compiled step of BERT holds what its published buffers do", "[sim][compile]") {
   Training training;
   training.micro_batch = 90;
@@ -105,8 +107,9 @@ TEST_CASE("a compiled step of BERT holds what its published buffers do", "[sim][
 
 TEST_CASE("a layer of GPT-2 keeps its cubes and tanh in fp32, and keys and values",
           "[sim][compile]") {
-  // Norm's input, its fp16 copy, q|k|v as made and as three copies, context, mask; norm's input,
-  // fp16 copy, GELU (fp32 x, tanh and 1 + tanh, fp16 0.5 x) and the fp16 copy of its result, mask.
+  // A layer of GPT saves: the norm's input, its fp16 copy, q|k|v as made and as three copies, the
+  // context and a mask; then the second norm's input, its fp16 copy, GELU's tensors (fp32 x, tanh
+  // and 1 + tanh, fp16 0.5 x), the fp16 copy of its result, and a mask.
   const std::int64_t token =
       (4 + 2 + 3 * 2 + 3 * 2 + 2 + 1 + 4 + 2 + 1) * hidden + (4 + 4 + 4 + 2 + 2) * ffn + statistics;
   CHECK(kept_by_a_layer("gpt", eager) == token * sequence + 7 * scores);
@@ -140,8 +143,9 @@ TEST_CASE("a longer source makes the encoder's share and the keys of the decoder
   const Graph graph = graph_of(model, 2);
   const auto bytes = [](const Graph& of) { return autocast_peak_bytes(of, eager); };
   CHECK(bytes(with_source_length(graph, sequence)) == bytes(graph));
-  // One more token of each sequence adds as much as the one before, but for the scores of the
-  // encoder, which are its square: per element and layer softmax in fp32, mask, fp16 probabilities.
+  // Each further token of the sequences adds the same number of bytes, except for the encoder's
+  // scores, which grow with the square. A score takes, in each layer, an fp32 softmax, a mask and
+  // an fp16 probability.
   const auto longer = [&](int more) { return bytes(with_source_length(graph, sequence + more)); };
   const std::int64_t bend = longer(2) - 2 * longer(1) + longer(0);
   CHECK(bend == 2 * std::int64_t{2} * 2 * heads * 7);

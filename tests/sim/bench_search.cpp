@@ -1,5 +1,5 @@
-// Prints how fast the simulator and the planner are, on one core. Not a test.
-//   bench_search [FIGURE...]   of: replay step bounds plan; all of them unless some are named
+// Prints how fast the simulator and the planner are, on one core. It is not a test.
+//   bench_search [FIGURE...]   prints the named figures: replay, step, bounds, plan; by default all
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -25,8 +25,8 @@ double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Returns the CPU time of this process, in seconds. It excludes what other programs take of the
-// core.
+// Returns the CPU time of this process, in seconds, so that other programs on the core do not
+// count.
 double cpu_s() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 double peak_mib() {
@@ -37,8 +37,8 @@ double peak_mib() {
 
 Job job_of(const json& value) { return read_job(value, "bench.json", ".", machine_facts); }
 
-// Measures the replay of many micro-batches. Only events count: Programs and prices are made
-// before.
+// Measures the replay of many micro-batches. Only events are timed: Programs and the costs of their
+// instructions are computed before.
 void replay_rate() {
   json value = {{"model", "gpt3-175b"},
                 {"training",
@@ -115,7 +115,8 @@ json gpt3_on(int count) {
           {"parallelism", "auto"}};
 }
 
-// Every plan of the space by itself, with the loose bound; then some closely.
+// Measures the bounds: first the loose bound of every plan of the space, then the closer bound of
+// some plans.
 void bounds() {
   const Job job = job_of(gpt3_on(64));
   const Cluster cluster = make_cluster(job.cluster, "p4de.24xlarge", 64);
@@ -126,7 +127,7 @@ void bounds() {
   BoundMaker maker(job.model, base, cluster);
   const Limits none_of_time{cluster.device().memory_bytes, 0.0};
   Swept swept;
-  // A step may take any time, and only what does not fit is turned away.
+  // These limits allow any step time, so only plans that do not fit are pruned.
   Limits limits = none_of_time;
   limits.step_time_s = 1e9;
   for (const Branch& branch : space.branches) {

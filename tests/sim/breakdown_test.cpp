@@ -72,7 +72,8 @@ TEST_CASE("what is live in a step fits into the arena, and in the end only what 
         }
         CHECK_FALSE(negative);
         CHECK(most <= program.memory.arena_bytes);
-        // A slot whose weight gradients wait is held whole, though most of it is free by then.
+        // If weight gradients are deferred, the whole slot is held until they are done, although
+        // most of it is no longer needed.
         const bool waits = schedule_info(each.plan.parallelism.schedule).splits_backwards;
         CHECK(most > program.memory.arena_bytes / 5 * (waits ? 3 : 4));
         std::int64_t persistent = 0;
@@ -88,10 +89,11 @@ TEST_CASE("what is live in a step fits into the arena, and in the end only what 
 
 namespace {
 
-// Perfetto rounds begin and duration to nanoseconds, each for itself, and drops a slice that begins
-// in another of its thread and ends after it; one that takes no time it draws in a row of its own.
-// Names and orders belong to threads that exist; a process's main thread is the one of its number.
-// The program itself: tests/tools/perfetto.
+// Checks a trace as Perfetto reads it (tests/tools/perfetto runs Perfetto itself). Perfetto rounds
+// begin and duration to nanoseconds, each by itself. It drops a slice that begins within another
+// slice of its thread and ends after it, and draws a slice without duration in a row of its own.
+// Names and sort orders must belong to threads that exist. The main thread of a process is the one
+// with the process's number.
 void check_as_perfetto_reads(const nlohmann::json& trace) {
   std::set<int> processes, sorted_processes;
   std::set<std::pair<int, int>> threads, sorted_threads, used;
@@ -167,7 +169,7 @@ TEST_CASE("a trace has a lane and a counter for each kind of link that is used",
   CHECK(most > 0);
   for (const auto& [counter, last] : rate) CHECK(last == 0);
   check_as_perfetto_reads(trace);
-  // Only data parallelism crosses the hosts: at least the gradients, and little beside them.
+  // Only data parallelism crosses the hosts. It sends the gradients, and little in addition.
   double sent = 0;
   for (const LinkUse& use : uses)
     if (use.rank == 0 && use.link == "network") sent += use.bytes;

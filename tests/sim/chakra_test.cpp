@@ -1,4 +1,4 @@
-// Chakra execution traces of replayed steps, read back with Protocol Buffers and compared with the
+// Reads Chakra execution traces of replayed steps with Protocol Buffers, and compares them with the
 // timeline and the Programs.
 #include "models/program/chakra.h"
 
@@ -69,7 +69,8 @@ std::vector<TimelineEntry> entries_of(const Timeline& timeline, int rank) {
 
 SimTime rounded(SimTime time) { return (time + 500'000) / 1'000'000; }
 
-// Nodes are the entries in order (a shift is two), with their times, kinds and bytes.
+// Checks that the nodes are the entries of the timeline in order, with their times, kinds and
+// bytes. A ring shift has two nodes.
 void check_nodes(const ChakraFile& file, const std::vector<TimelineEntry>& entries,
                  const Program& program) {
   std::size_t next = 1;  // after the process groups
@@ -97,8 +98,8 @@ void check_nodes(const ChakraFile& file, const std::vector<TimelineEntry>& entri
   CHECK(flops > 0);
 }
 
-// Every dependency has a lower id, so there is no cycle, and has ended; on a stream all are in a
-// chain.
+// Checks that every dependency has a lower id, so that there is no cycle, and has ended before. The
+// nodes of a stream must form a chain.
 void check_dependencies(const ChakraFile& file, const std::vector<TimelineEntry>& entries,
                         const Program& program) {
   std::vector<SimTime> begins = {0}, ends = {0};  // of nodes, the process groups first

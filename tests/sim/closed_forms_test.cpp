@@ -41,9 +41,10 @@ TEST_CASE("tiles take as long to begin and to end whatever their arithmetic", "[
   gpu.peak_flop_per_s[static_cast<std::size_t>(Precision::fp16)] = 1e14;
   gpu.sm_count = 10;
   gpu.kernels.depth_start = 256;
-  // 20 tiles of 128x128 on ten processors: two times 1000 along k, and once 256 in the time of fp16
-  // or 25.6 in that of fp32, of which a tenth is taken in meanwhile. A tile of 97 % loses of the
-  // other 3 a fifth where operands are called for at 20 % of the speed.
+  // Ten processors compute 20 tiles of 128x128: two waves of depth 1000, and once a start of depth
+  // 256 in fp16. In fp32, whose arithmetic is ten times slower, the start counts as 25.6. A tile
+  // with a share of 97 % loses only a fifth of the other 3 % if operands are needed at 20 % of the
+  // speed.
   CHECK(shape_efficiency(product(2560, 128, 1000), gpu, Precision::fp16) ==
         Approx(0.97 * 2000 / (2000 + 256)));
   CHECK(shape_efficiency(product(2560, 128, 1000), gpu, Precision::fp32) ==
@@ -67,8 +68,8 @@ TEST_CASE("a weight's gradient reads both operands and the sum, which it writes"
   REQUIRE(kernels.size() == 1);
   CHECK(kernels[0].flops == 2.0 * tokens * elements);
   CHECK(kernels[0].bytes == read + (4 + 4) * elements);
-  // If gradients accumulate separately, they are written in 16 bits and then added to the sum's 32
-  // bits.
+  // If gradients are accumulated by a separate kernel, they are written in 16 bits and then added
+  // to the sum's 32 bits.
   attributes.accumulate_separately = true;
   kernels = kernels_of();
   REQUIRE(kernels.size() == 2);
@@ -106,8 +107,8 @@ TEST_CASE("copies to the host share what the GPUs of a switch have", "[cost][off
             Approx(bytes / 20e9 + cluster.machine.gpu.kernel_latency_s));
       (out ? there : back) += bytes;
     }
-  // The inputs of six blocks, 2 x 128 tokens of 256 in fp32, of 8 micro-batches: gpipe brings each
-  // back 8 tasks later.
+  // The offloaded tensors are the inputs of six blocks, 2 x 128 tokens of 256 elements in fp32, of
+  // 8 micro-batches. With gpipe each comes back 8 tasks later.
   CHECK(there == 6 * 8 * 2 * 128 * 256 * 4.0);
   CHECK(back == there);
 }
@@ -164,7 +165,7 @@ TEST_CASE("groups on the second host take what those on the first do", "[sim][co
 }
 
 TEST_CASE("groups side by side take as long as the slowest of them", "[sim][collectives]") {
-  // On the cube mesh two NVLinks join GPUs 0 and 3, and none 1 and 6.
+  // In the cube mesh, GPUs 0 and 3 are joined by two NVLinks, GPUs 1 and 6 by none.
   const Topology topology(Cluster{load_machine("p3.16xlarge"), 2, 8, {}, {}});
   const auto time = [&](const Groups& groups) {
     return collective_time(topology, CollectiveKind::all_reduce, {1e8}, groups).value;
@@ -206,9 +207,9 @@ TEST_CASE("a network fault slows the network that the job gives", "[faults]") {
     if (factor) cluster.faults.degraded_links = {{FaultyLink::network, {}, *factor}};
     return to_seconds(replay(compiled.stages, Topology(cluster)).step_time).value;
   };
-  // Activations and their gradients, 2 x 128 tokens of 256 numbers in fp32, there and back; and the
-  // gradients of the table that both stages have, 1,000 words padded to 1,024, summed in a ring of
-  // two: as many bytes as they are.
+  // The messages are activations and their gradients, 2 x 128 tokens of 256 elements in fp32, there
+  // and back. In addition, the gradients of the table that both stages have, 1,000 words padded to
+  // 1,024, are summed in a ring of two ranks, which sends as many bytes as they have.
   const double bytes = 2.0 * 2 * 128 * 256 * 4 + 1024.0 * 256 * 4,
                share = cluster.machine.network.efficiency;
   const auto wire = [&](double gbps) { return bytes / (gbps * 1e9 / 8 * share); };
@@ -222,8 +223,8 @@ TEST_CASE("a checkpoint's copy stops training for what the memory needs", "[good
   Cluster cluster{load_machine("p4d.24xlarge"), 2, 8, {}, {}};
   const Compiled compiled = compiled_for(small_model(), data_parallel(16), cluster);
   cluster.failures = sudden_failures(1e4, 100, 1e6);
-  // Slow enough memory for the stall to count: 12 bytes a parameter over 16 ranks, read and
-  // written.
+  // The memory is slow, so that the stall of a checkpoint counts: 12 bytes per parameter, shared by
+  // 16 ranks, are read and written.
   cluster.machine.gpu.memory_bandwidth_bytes_per_s = 1e6;
   const double bytes = 12.0 * static_cast<double>(parameter_count(compiled.graph));
   const FailureModel failures{1e4 / 2, 100, 2 * bytes / 16 / 1e6, bytes / 2 / 1e6};

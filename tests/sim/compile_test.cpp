@@ -108,10 +108,10 @@ TEST_CASE("the search finds what fits only where memory is saved", "[sim][compil
   REQUIRE(whole != found.plans.end());
   CHECK(whole->plan.training.rematerialize_rows == true);
   CHECK(whole->prediction.peak_memory_bytes == least);
-  // Whoever compiles what was found has the same, though now more memory is to be left free.
+  // Compiling the found plan gives the same memory, although more memory should now be left free.
   cluster = whole->cluster;
   CHECK(peak_of(whole->plan) == least);
-  // Left open, memory is short before it is full.
+  // If the choice is left to the compiler, it saves memory before the device is completely full.
   cluster.machine.gpu.memory_bytes = 1.01 * static_cast<double>(peak_of(taking_most_memory(plan)));
   CHECK(peak_of(plan) < peak_of(taking_most_memory(plan)));
   CHECK(compiled_for(closed.model, plan, cluster).plan.training.rematerialize_rows == false);
@@ -127,7 +127,8 @@ TEST_CASE("every level reports its step and its passes", "[sim][compile]") {
   for (const LevelReport* report : {&fused, &full}) {
     CHECK(report->step.bytes > 0);
     CHECK(report->prediction.step_time_s > 0);
-    // Each pass begins with what the one before it left; the last leaves what is lowered.
+    // Each pass begins with the graph that the pass before it left, and the last pass leaves the
+    // graph that is lowered.
     for (std::size_t i = 1; i < report->passes.size(); ++i)
       CHECK(report->passes[i].before == report->passes[i - 1].after);
     const CostModel cost(made.cluster, report->compiled.plan.training);

@@ -1,4 +1,4 @@
-// A plan compiled for a cluster.
+// Compiles a plan for a cluster.
 #pragma once
 
 #include "models/compiler/compile.h"

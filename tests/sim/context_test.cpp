@@ -1,4 +1,4 @@
-// Context parallelism in simulated time: what each rank computes, keeps and sends.
+// Tests context parallelism in simulated time: what each rank computes, saves and sends.
 #include <map>
 
 #include "models/program/graph/op_table.h"
@@ -73,8 +73,8 @@ TEST_CASE("each rank of a context group has its share of attention and activatio
       CHECK(model_flops(part.graph) == Approx(model_flops(whole.graph) / context));
       CHECK(part.stages[0].targets_per_step == whole.stages[0].targets_per_step);
       double kept = static_cast<double>(whole.stages[0].memory.slots[0].stride) / context;
-      // If heads are exchanged, attention's outputs are saved twice: for some heads and all
-      // tokens, and for all heads and some tokens. There are two layers, in fp16.
+      // If heads are exchanged, attention's outputs are saved twice: for some heads and all tokens,
+      // and for all heads and some tokens. The model has two layers, in fp16.
       if (plan.parallelism.exchanges_heads()) kept += 2.0 * 16384 / context * 2048 * 2;
       CHECK(static_cast<double>(part.stages[0].memory.slots[0].stride) ==
             Approx(kept).epsilon(1e-3));
@@ -109,7 +109,7 @@ TEST_CASE("heads are exchanged there and back in both directions, and waited for
 
 namespace {
 
-// Bytes that context groups exchange in a step between ranks of different hosts.
+// Returns the bytes that context groups exchange in a step between ranks of different hosts.
 double sent_to_other_hosts(const std::vector<Program>& stages, const Cluster& cluster) {
   const Program& program = stages[0];
   const Mesh mesh = program.settings->mesh();
@@ -140,12 +140,13 @@ Plan on_two_hosts(ContextExchange exchange, int heads = 0) {
 
 }  // namespace
 
-// 16 ranks, each with 1024 tokens of 2048 numbers in fp16, eight on a host; two layers and eight
-// micro-batches. A ring of all sends keys and values (2 x 2048 for each token) over two of its 16
-// links between hosts, 15 times forward, and with their gradients 31 times backward. An exchange of
-// all sends in either direction queries, keys, values and outputs (4 x 2048), a 16th to each of the
-// eight ranks of the other host. Exchanges inside a host leave eight rings of two: each rank sends
-// as many keys and values once forward and three times backward.
+// There are 16 ranks, eight on a host, each with 1024 tokens of 2048 elements in fp16. The model
+// has two layers, and a step eight micro-batches. A ring of all ranks sends keys and values (2 x
+// 2048 for each token) over two of its 16 links between hosts, 15 times forward, and with their
+// gradients 31 times backward. An exchange among all ranks sends, in either direction, queries,
+// keys, values and outputs (4 x 2048), a 16th to each of the eight ranks of the other host. If
+// heads are exchanged inside a host, eight rings of two ranks remain: each rank sends the same keys
+// and values once forward and three times backward.
 TEST_CASE("two exchanges send less between hosts than a ring of all", "[context]") {
   const Cluster cluster{load_machine("p4d.24xlarge"), 2, 8, {}, {}};
   const auto sent = [&](const Plan& plan) {
@@ -171,7 +172,8 @@ TEST_CASE("two exchanges are as fast as both parts, each in its own groups", "[c
     return breakdown(both).front().exposed_s[static_cast<std::size_t>(group)];
   };
   CHECK(waited(GroupKind::context) == 0);
-  // Exchanges of all there is between neighbours: queries, keys and values together, outputs alone.
+  // Neighbours exchange everything in two all-to-alls: one of queries, keys and values together,
+  // one of outputs.
   const Topology topology(cluster);
   Groups hosts(2);
   for (int rank = 0; rank < 16; ++rank) hosts[static_cast<std::size_t>(rank / 8)].push_back(rank);
@@ -191,8 +193,8 @@ TEST_CASE("attention of packed rows has the work of their documents", "[context]
     plan.training.documents_per_row = documents;
     const Compiled packed = compiled_for(long_model(), plan, of_ranks(1));
     CHECK(attention_flops(packed.graph) == Approx(whole * 2 / (documents + 1)));
-    // The model FLOPs that MFU is computed from stay the same. They are not halved for the mask
-    // either.
+    // The model FLOPs that MFU is computed from stay the same with packed documents. They are not
+    // halved for the mask either.
     Plan one = plan;
     one.training.packing = false;
     one.training.documents_per_row.reset();
@@ -239,7 +241,7 @@ TEST_CASE("PyTorch's ring has the keys and values of all heads and waits for the
   CHECK(shifts == 4 * 2);
   const Prediction ring = predict(own, four), waits = predict(pytorch, four);
   CHECK(waits.step_time_s > ring.step_time_s);
-  // All that is exchanged is waited for: in each layer two gatherings and four shifts.
+  // Compute waits for all communication: in each layer two gathers and four shifts.
   const Topology topology(four);
   const Groups groups = {{0, 1, 2, 3}};
   const double kept = static_cast<double>(tokens * width);

@@ -17,7 +17,8 @@ using namespace meshwright::tests;
 
 namespace {
 
-// 100 TFLOP/s in fp16, 10 in fp32, 1 TB/s, 10 multiprocessors, no latency, full efficiency.
+// Returns a cluster with one device of 100 TFLOP/s in fp16, 10 TFLOP/s in fp32, 1 TB/s of memory
+// bandwidth and 10 multiprocessors, without latency and with full efficiency.
 Cluster plain_cluster() {
   Machine machine;
   machine.name = "plain";
@@ -51,9 +52,10 @@ double time_on(const Cluster& cluster, Precision precision, const Kernel& kernel
 
 TEST_CASE("a product takes its FLOPs or its bytes, whichever lasts longer", "[cost]") {
   const Cluster cluster = plain_cluster();
-  // 10 tiles of 256x128 on 10 multiprocessors: one full wave. 2*2560*128*1000 / 1e14 = 6.5536 us.
+  // The product has 10 tiles of 256x128, one full wave on 10 multiprocessors: 2*2560*128*1000 /
+  // 1e14 = 6.5536 us.
   CHECK(time_on(cluster, Precision::fp16, product(2560, 128, 1000)) == Approx(6.5536e-6));
-  // 100 MB at 1 TB/s.
+  // Moving 100 MB at 1 TB/s takes 100 us.
   CHECK(time_on(cluster, Precision::fp16, product(2560, 128, 1000, 1e8)) == Approx(1e-4));
   CHECK(time_on(cluster, Precision::fp16, traffic(1e8)) == Approx(1e-4));
 }
@@ -61,9 +63,9 @@ TEST_CASE("a product takes its FLOPs or its bytes, whichever lasts longer", "[co
 TEST_CASE("on a CPU a product takes its FLOPs and, to pack the operands, its bytes", "[cost]") {
   Cluster cluster = plain_cluster();
   cluster.machine.gpu.kind = DeviceKind::cpu;  // 10 cores of 10 TFLOP/s each
-  // 2*2560*128*1000 / 1e14 = 6.5536 us, and 1 MB at 1 TB/s.
+  // The arithmetic takes 2*2560*128*1000 / 1e14 = 6.5536 us, and packing 1 MB at 1 TB/s takes 1 us.
   CHECK(time_on(cluster, Precision::fp32, product(2560, 128, 1000, 1e6)) == Approx(7.5536e-6));
-  // The operands come from memory, also where as many bytes would stay in a cache: at 0.5 TB/s.
+  // Operands are read from memory at 0.5 TB/s, even if this many bytes would fit into a cache.
   cluster.machine.gpu.memory_bound.points = {{1e6, 1}, {1e9, 0.5}};
   CHECK(time_on(cluster, Precision::fp32, product(2560, 128, 1000, 1e6)) == Approx(8.5536e-6));
   CHECK(time_on(cluster, Precision::fp32, traffic(1e6)) == Approx(1e-6));
@@ -213,7 +215,7 @@ TEST_CASE("without units for a precision the device computes in fp32", "[cost]")
   CHECK(executed_precision(load_machine("p4d.24xlarge").gpu, Precision::fp8) == Precision::bf16);
 }
 
-// The head, attention and what else is not rounded stay in bf16.
+// The head, attention and all other matmuls that are not rounded run in bf16.
 TEST_CASE("in fp8 the products of 8 bits alone run at its peak", "[cost]") {
   Cluster cluster{load_machine("p5.48xlarge"), 1, 1, {}, {}};
   const Kernel whole = product(8192, 8192, 8192);
@@ -234,7 +236,7 @@ TEST_CASE("in nvfp4 the products of 4 bits run at the peak in fp4, others in bf1
   Kernel rounded = whole;
   rounded.quantized = true;
   CHECK(time_on(cluster, Precision::nvfp4, whole) == time_on(cluster, Precision::bf16, whole));
-  // Measured products from 4096 on are 1.56 times as fast as in fp8.
+  // Measured matmuls of size 4096 or more are 1.56 times as fast as in fp8.
   const double fp8 = time_on(cluster, Precision::fp8, rounded);
   const double fp4 = time_on(cluster, Precision::nvfp4, rounded);
   CHECK(fp8 / fp4 == Approx(1.56).epsilon(0.05));
@@ -257,16 +259,18 @@ TEST_CASE("shapes that do not fit tiles, waves or alignment lose", "[cost]") {
     return shape_efficiency(product(m, n, k), gpu, Precision::fp16);
   };
   CHECK(share(2560, 128, 1000) == Approx(1.0));
-  // 11 tiles of 256x128 need two waves of 10: 11/20; every other tile does no better than its own
-  // share of a full device.
+  // 11 tiles of 256x128 need two waves of 10, which uses 11/20 of the device. Another tile size may
+  // do better, but not reach the full device.
   CHECK(share(2816, 128, 128) >= 0.55);
   CHECK(share(2816, 128, 128) < 1.0);
   CHECK(share(2560, 128, 1001) == Approx(0.7 * share(2560, 128, 1000)));
   CHECK(shape_efficiency(product(2560, 128, 1001), gpu, Precision::fp32) == Approx(1.0));
-  // One tile of 64x64 on ten multiprocessors, cut eight times along k at 0.9, beats a larger one
-  // that sticks out: 0.7 * 0.9 * 8/10.
+  // A product of one tile of 64x64 on ten multiprocessors is cut eight times along k at 0.9 of the
+  // speed. With the tile's share of 0.7 this gives 0.7 * 0.9 * 8/10, more than a larger tile that
+  // is only partly used.
   CHECK(share(64, 64, 4096) == Approx(0.7 * 0.9 * 0.8));
-  // A tenth of the arithmetic calls for operands of twice the size: a fifth of the time lost.
+  // In fp32 the arithmetic is ten times slower and operands have twice the size, so such a tile
+  // loses only a fifth as much time.
   CHECK(shape_efficiency(product(64, 64, 4096), gpu, Precision::fp32) ==
         Approx(0.9 * 0.8 / (1 + 0.2 * (1 / 0.7 - 1))));
 }
@@ -290,7 +294,7 @@ TEST_CASE("the host launches kernels one after the other, while the device works
   add.inputs = {operand(10000), operand(10000)};
   add.outputs = {operand(10000)};
   CHECK(cost.time(add, program).value == Approx(3 * 2e7 / 1e12));  // 20 MB each
-  // A share of the launches is not hidden: the device waits that much longer.
+  // A quarter of the launch time is not hidden, so the device waits that much longer.
   cluster.machine.gpu.kernels.exposed_launch = 0.25;
   CHECK(CostModel(cluster, training_in(Precision::fp16)).time(add, program).value ==
         Approx(6e-5 + 0.25 * 1.5 * 8e-6));
@@ -318,7 +322,7 @@ TEST_CASE("a fused dropout costs the bytes of its mask", "[cost]") {
     training.compiler = level;
     return CostModel(cluster, training).time(instruction, program).value;
   };
-  // A million elements: 2 MB in, 2 MB out, a mask of 1 MB.
+  // The tensor has a million elements: 2 MB are read, 2 MB written, and a mask of 1 MB.
   CHECK(time(CompilerLevel::fused, dropout) == Approx(1e-6));  // 1 MB at 1 TB/s, no launch
   CHECK(time(CompilerLevel::full, dropout) == 0);
   CHECK(time(CompilerLevel::none, dropout) == Approx(5e-6 + 3e-6));
@@ -344,11 +348,13 @@ TEST_CASE("a fused softmax takes 16-bit scores of heads and tokens in fours", "[
     return CostModel(plain_cluster(), training).launches(attention, program);
   };
   constexpr CompilerLevel fused = CompilerLevel::fused;
-  // Two products and a softmax; four products and its gradient.
+  // The forward has two products and a softmax, the gradient four products and the softmax's
+  // gradient.
   CHECK(launched(Op::attention, fused, 1, 4, 1024) == 3);
   CHECK(launched(Op::attention, fused, 2, 2, 1024) == 3);
   CHECK(launched(Op::attention_grad, fused, 2, 2, 1024) == 5);
-  // Converted, scaled, masked, softmax, converted back.
+  // Without the fused softmax there are five kernels: conversion, scaling, mask, softmax, and
+  // conversion back.
   CHECK(launched(Op::attention, fused, 1, 2, 1024) == 2 + 5);
   CHECK(launched(Op::attention_grad, fused, 1, 2, 1024) == 4 + 5);
   CHECK(launched(Op::attention, fused, 4, 4, 1023) == 2 + 5);
@@ -395,10 +401,11 @@ TEST_CASE("an optimizer step touches what its shard owns", "[cost]") {
     program.settings = settings;
     return CostModel(plain_cluster(), training).time(step, program).value;
   };
-  // Gradient 4, two moments and the master 8 each (read and written), working copy 2.
+  // An element moves 4 bytes of gradient, 8 each of two moments and the master (read and written),
+  // and 2 of the working copy.
   CHECK(time_in(training_in(Precision::fp16)) == Approx(1e6 * (4 + 3 * 8 + 2) / 1e12));
-  // With remainders, the same step also reads the weight. The moments in bf16 and the remainder
-  // have 2 bytes less.
+  // With remainders, the step also reads the weight. The moments in bf16 and the remainder have 2
+  // bytes less than fp32 values.
   Training parts = training_in(Precision::bf16);
   parts.master_weights = MasterWeights::remainders;
   parts.moments = Dtype::bf16;
@@ -411,12 +418,13 @@ TEST_CASE("an optimizer step touches what its shard owns", "[cost]") {
   program.buckets[0].average.buffer = 0;
   CHECK(time_in(parts) == Approx(1e6 * (4 + 3 * 4 + 4 + 8) / 1e12));
   program.buckets[0].average.buffer = -1;
-  // LAMB's norms have read the gradients and written the moments: they are only read now.
+  // With LAMB, the kernels of the norms have already read the gradients and written the moments, so
+  // the step only reads moments.
   Training lamb = training_in(Precision::fp16);
   lamb.optimizer = OptimizerKind::lamb;
   CHECK(time_in(lamb) == Approx(1e6 * (2 * 4 + 8 + 2) / 1e12));
-  // adafactor's have as well, but the update is made of the gradient again; of matrices there are
-  // no moments.
+  // adafactor is like LAMB, but its update reads the gradient again. Matrices have no second
+  // moments.
   Training adafactor = lamb;
   adafactor.optimizer = OptimizerKind::adafactor;
   CHECK(time_in(adafactor) == Approx(1e6 * (4 + 4 + 8 + 2) / 1e12));
@@ -443,7 +451,7 @@ TEST_CASE("a CPU converts 16-bit operands, a GPU does not", "[cost]") {
   const double moved = 3 * 2e6 / 1e12;
   CHECK(CostModel(cluster, training_in(Precision::fp16)).time(add, program).value == Approx(moved));
   cluster.machine.gpu.kind = DeviceKind::cpu;
-  // Each of three operands is read or written in 2 bytes and in 4.
+  // A CPU reads or writes each of three operands in 2 bytes, and moves its widened copy of 4 bytes.
   CHECK(CostModel(cluster, training_in(Precision::fp16)).time(add, program).value ==
         Approx(moved + 3 * 6e6 / 1e12));
 }
@@ -459,7 +467,7 @@ TEST_CASE("a unit's memory is its parameters, their states, and what its forward
   model.vocabulary = 1024;  // which is not padded
   const Graph graph = run_passes(build_graph(model, plan.training), plan);
   const CostModel cost(cluster, plan.training);
-  // Everything that a later phase reads of the forward, once.
+  // Adds up each tensor of the forward phase that a later phase reads, once.
   std::set<int> kept;
   double bytes = 0;
   for (const Node& node : graph.nodes)
@@ -474,7 +482,7 @@ TEST_CASE("a unit's memory is its parameters, their states, and what its forward
   CHECK(bytes > 0);
   double sum = 0;
   for (const double unit : cost.unit_memory(graph)) sum += unit;
-  // Weight, gradient and two moments, 4 bytes each.
+  // A parameter has a weight, a gradient and two moments, 4 bytes each.
   CHECK(sum == Approx(bytes + 16 * static_cast<double>(parameter_count(graph))));
 }
 
@@ -519,10 +527,10 @@ TEST_CASE("blocks of a model cost alike, its head costs by its vocabulary", "[co
 
 TEST_CASE("tiles that leave a wave half empty are cut along k", "[cost]") {
   const Gpu gpu = plain_cluster().machine.gpu;
-  // 12 tiles of 256x128 on ten multiprocessors: two waves of 6/10, or cut in five six waves that
-  // are full.
+  // 12 tiles of 256x128 on ten multiprocessors need two waves, which are 6/10 full. Cut into five
+  // along k, they make six full waves.
   CHECK(shape_efficiency(product(256 * 12, 128, 32768), gpu, Precision::fp16) == Approx(0.9));
-  // Not where a part would be less than 512 deep.
+  // A product is not cut if a part would be less than 512 deep.
   CHECK(shape_efficiency(product(256 * 12, 128, 512), gpu, Precision::fp16) < 0.85);
 }
 
@@ -555,7 +563,7 @@ TEST_CASE("a product's epilogue takes the time of what it moves", "[cost]") {
   CHECK(element_wise[0].bytes == 2 * (64 * 32 + 32 * 16 + 64 * 16));
   CHECK(element_wise[1].bytes == 2 * 64 * 16);  // what GELU was given
   CHECK(element_wise[1].joins_neighbour);
-  // The bias gradient reads what the epilogue has written, and adds to its sum.
+  // The bias gradient reads the epilogue's output, and adds to its sum.
   REQUIRE(sums.size() == 2);
   CHECK(sums[1].bytes == 2 * 64 * 16 + 2 * 64 * 16 + 2 * 4 * 16);
 }

@@ -37,7 +37,7 @@ json random_pipeline(Random& random) {
   job["cluster"]["network"] = {{"nics", 1},
                                {"gbps_per_nic", one_of(random, {1, 5, 20, 50, 100, 400})}};
   json& parallelism = job["parallelism"] = {{"pipeline", one_of(random, {2, 4})}};
-  // Few long micro-batches, whose last backwards are about as long as the reductions.
+  // With few long micro-batches, the last backwards are about as long as the reductions.
   if (random() % 2 == 0) job["training"]["micro_batch"] = 4, parallelism["tensor"] = 1;
   for (const char* key : {"tensor", "data", "context", "schedule", "virtual_stages", "zero_stage",
                           "shard", "placement", "reduce_gradients", "reshard_after_forward"})

@@ -1,4 +1,4 @@
-// Programs of equal stages, small enough to know their times by hand.
+// Makes Programs of equal stages, which are small enough to compute their times by hand.
 #pragma once
 
 #include "models/compiler/schedule/schedule.h"
@@ -6,8 +6,9 @@
 
 namespace meshwright::tests {
 
-// `stages` equal stages whose chunks (0: as few as the schedule has) are of one compute instruction
-// forward and two backward, joined by messages of one element. Enough to know the bubble by hand.
+// Returns the Program of one of `stages` equal stages. Each chunk (0 chunks: the least number of
+// the schedule) has one compute instruction forward and two backward, joined by messages of one
+// element.
 inline Program equal_stage(int stage, int stages, int micro_batches,
                            ScheduleKind schedule = ScheduleKind::one_f_one_b, int chunks = 0) {
   const ScheduleInfo& info = schedule_info(schedule);

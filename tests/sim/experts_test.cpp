@@ -55,8 +55,8 @@ SimTime exchange_time(const Model& model, const Plan& plan, const Cluster& clust
   return longest;
 }
 
-// Returns how long kernels of the first rank overlap with all-to-alls. Gradients of expert weights
-// do not count.
+// Returns how long kernels of the first rank overlap with all-to-alls. Kernels of the gradients of
+// expert weights do not count.
 SimTime beside_exchanges(const Model& model, const Plan& plan, const Cluster& cluster) {
   const Compiled compiled = compiled_for(model, plan, cluster);
   Timeline timeline;
@@ -90,7 +90,7 @@ ReplayResult replay_of(const Compiled& compiled, const Cluster& cluster, bool fo
 TEST_CASE("ranks that share the experts hold a share of them", "[sim][experts]") {
   const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
   const Model model = expert_model();
-  // Experts: 3 matrices of 1024 x 3584 in each of 8 experts and 2 layers.
+  // The experts are 3 matrices of 1024 x 3584 in each of 8 experts and 2 layers.
   const double experts = 3.0 * 1024 * 3584 * 8 * 2;
   const auto parameters = [&](int expert) {
     const Compiled compiled = compiled_for(model, plan_of(8, expert), cluster);
@@ -111,8 +111,8 @@ TEST_CASE("an exchange over hosts takes as long as the network needs", "[sim][ex
   plan.training.global_batch = 16 * 16;
   const Cluster hosts{load_machine("p4d.24xlarge"), 2, 8, {}, {}};
   const double over = to_seconds(exchange_time(model, plan, hosts)).value;
-  // Half of what eight ranks hold leaves a host: 16 experts x 16 sequences x 160 places of 1024
-  // halves each (1.25 x 1024 tokens x 2 / 16).
+  // Half of the data of eight ranks leaves a host: 16 experts x 16 sequences x 160 slots of 1024
+  // elements in 16 bits each. (An expert has 1.25 x 1024 tokens x 2 / 16 = 160 slots per sequence.)
   const double bytes = 8 * 0.5 * 16 * 16 * 160 * 1024 * 2;
   const Network& network = hosts.machine.network;
   const double wire = bytes / (network.nics * network.gbit_per_s_each * 1e9 / 8);
@@ -124,20 +124,20 @@ TEST_CASE("an exchange over hosts takes as long as the network needs", "[sim][ex
   CHECK(inside < over / 2);
 }
 
-// A token of 2 among 4 experts has both in one of 2 halves in 2 of 6 pairs.
+// Two of four experts are in the same half in 2 of 6 pairs.
 TEST_CASE("a token travels once to each host that has one of its experts", "[sim][experts]") {
   CHECK(expected_holders({.experts = 8, .per_token = 1}, 4) == Approx(1));
   CHECK(expected_holders({.experts = 4, .per_token = 2}, 2) == Approx(2 - 2.0 / 6));
   CHECK(expected_holders({.experts = 8, .per_token = 3}, 8) == Approx(3));
   CHECK(expected_holders({.experts = 8, .per_token = 8}, 4) == Approx(4));
-  // All experts of a token are of one group, and hosts have whole groups, or halves of one.
+  // All experts of a token belong to one group. Hosts have whole groups, or half of a group.
   const ExpertChoices grouped{.experts = 16, .per_token = 2, .groups = 4, .groups_per_token = 1};
   CHECK(expected_holders(grouped, 2) == Approx(1));
   CHECK(expected_holders(grouped, 4) == Approx(1));
   CHECK(expected_holders(grouped, 8) == Approx(2 - 2.0 / 6));
   const ExpertChoices two{.experts = 16, .per_token = 4, .groups = 4, .groups_per_token = 2};
-  // Two hosts with two groups each: both chosen groups on one host in 2 of 6 pairs; otherwise the
-  // four experts are of one group in 2 of C(8, 4) = 70.
+  // Two hosts have two groups each. Both chosen groups are on one host in 2 of 6 pairs. Otherwise
+  // the four experts are in one group in 2 of C(8, 4) = 70 cases.
   CHECK(expected_holders(two, 2) == Approx(1.0 / 3 + 2.0 / 3 * (2 - 2.0 / 70)));
 }
 
@@ -150,23 +150,23 @@ TEST_CASE("deduplicated exchanges take the time of the copies that they send", "
   const Bytes bytes{1e9};
   const double plain = collective_time(topology, CollectiveKind::all_to_all, bytes, group).value;
   const double once = deduplicated_time(topology, choices, bytes, group).value;
-  // The network decides: of 3.6 copies for each token, 3 of 4 go to other hosts, through one card
-  // of 400 Gb/s for each rank, of which 84.7 % are reached.
+  // The network limits the time. Of 3.6 copies of each token, 3 of 4 go to other hosts, through one
+  // card of 400 Gb/s per rank, of which 84.7 % are reached.
   const double copies = expected_holders(choices, 4);
   CHECK(copies == Approx(3.63).epsilon(0.01));
   CHECK(once == Approx(copies * bytes.value / 8 * 0.75 / (50e9 * 0.847)).epsilon(0.02));
   CHECK(once < plain / 2);
-  // On one host 5.4 of 8 ranks have an expert of a token, in the mean.
+  // On one host, 5.4 of 8 ranks on average have an expert of a token.
   Groups inside(1, {0, 1, 2, 3, 4, 5, 6, 7});
   const double all = collective_time(topology, CollectiveKind::all_to_all, bytes, inside).value;
   CHECK(deduplicated_time(topology, choices, bytes, inside).value ==
         Approx(all * expected_holders(choices, 8) / 8).epsilon(0.02));
 }
 
-// A layer exchanges four times: to the experts and back, and the gradients the same way. The last
-// of these goes beside the gradients of two of the experts' three weights, which take longer, and
-// the first of the backward beside the router's gradients, which take less; kernels are slower
-// meanwhile.
+// A layer has four all-to-alls: to the experts and back, and their gradients the same way. The last
+// one overlaps with the gradients of two of the experts' three weights, which take longer. The
+// first one of the backward overlaps with the router's gradients, which take less time. Kernels are
+// slower during the overlap.
 TEST_CASE("a quarter of what experts exchange is hidden beside the gradients of their weights",
           "[sim][experts]") {
   const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
@@ -249,10 +249,10 @@ TEST_CASE("the planner takes expert degrees that divide experts and replicas", "
   for (const Candidate& candidate : candidates)
     candidate.tensor > 1 ? ++cut : ++found[{candidate.data, candidate.expert}];
   CHECK(cut > 0);
-  // Each of data 2: one micro-batch of 1 sequence, zero_stage 0 to 3, with 3 parameters gathered
-  // again for the backward or kept; no recomputation, and full
-  // with nothing, activations or layers moved away: fused attention has nothing to select. Of
-  // pipeline 2: micro-batches of 1 or 2, several schedules.
+  // With data 2 there is one micro-batch of 1 sequence, and zero_stage 0 to 3. Under zero_stage 3
+  // parameters are gathered again for the backward or kept. Recomputation is none, or full with
+  // nothing, activations or layers offloaded. It is never selective, because fused attention has no
+  // scores. With pipeline 2 there are micro-batches of 1 or 2 and several schedules.
   CHECK(found[{2, 1}] == 5 * 4);
   CHECK(found[{2, 2}] == 5 * 4);
   CHECK(found[{1, 1}] > 0);

@@ -1,5 +1,5 @@
-// Leaf and spine switches: what a fabric that blocks costs each pattern of traffic, by closed
-// forms.
+// Tests fabrics of leaf and spine switches by closed forms: how much each pattern of traffic is
+// slowed down by oversubscription.
 #include "sim/collectives/fabric.h"
 
 #include "hwprofiles/load.h"
@@ -31,7 +31,8 @@ Fabric leaves(int ports, double oversubscription, bool rails = false) {
   return fabric;
 }
 
-// Returns groups of GPU g of the hosts, for each g.
+// Returns, for each g, the group of the g-th GPUs of the hosts. With a stride, a group has only
+// every stride-th host.
 Groups across(int count, int stride = 1) {
   Groups groups;
   for (int start = 0; start < stride; ++start)
@@ -62,24 +63,26 @@ TEST_CASE("a fabric that never blocks changes nothing", "[fabric]") {
 }
 
 TEST_CASE("rings leave a leaf once, and cross a spine with little bandwidth unharmed", "[fabric]") {
-  // Leaves of two hosts (8 cards): each sends what one host's cards carry.
+  // Leaves have two hosts (8 cards). Only the traffic of one host's cards leaves a leaf in either
+  // direction.
   CHECK(slower(hosts(8), leaves(8, 2), CollectiveKind::all_gather, across(8)) == 1);
-  // With half as much bandwidth, half of the rate is left.
+  // With half of that bandwidth, half of the speed is left.
   CHECK(slower(hosts(8), leaves(8, 4), CollectiveKind::all_gather, across(8)) ==
         Approx(2).epsilon(0.02));
-  // Rails: leaves of eight hosts, nothing leaves them.
+  // With rails, a leaf has one rail of eight hosts, so no traffic leaves it.
   CHECK(slower(hosts(8), leaves(8, 4, true), CollectiveKind::all_gather, across(8)) == 1);
 }
 
 TEST_CASE("rings whose neighbours lie in different leaves pay for all of the oversubscription",
           "[fabric]") {
-  // Leaves of two hosts, groups of every second host: each hop leaves its leaf.
+  // Leaves have two hosts, and groups every second host, so each hop leaves its leaf.
   CHECK(slower(hosts(8), leaves(8, 2), CollectiveKind::all_gather, across(8, 2)) ==
         Approx(2).epsilon(0.02));
 }
 
 TEST_CASE("all to all sends to other leaves what is not in its own", "[fabric]") {
-  // Six of the seven other hosts are in other leaves: 2 hosts x 6/7 against 2 / 4.
+  // Six of the seven other hosts are in other leaves. So 6/7 of the traffic of 2 hosts meets a
+  // quarter of their cards' bandwidth.
   CHECK(slower(hosts(8), leaves(8, 4), CollectiveKind::all_to_all, across(8)) ==
         Approx(4 * 6.0 / 7).epsilon(0.02));
 }
@@ -130,12 +133,12 @@ TEST_CASE("jobs on one fabric slow each other down where they meet, and nowhere 
                   compiled_for(small_model(), plans_for(cluster.ranks()).front().plan, cluster),
                   cluster};
   };
-  // Each in a leaf of its own.
+  // Each job is in a leaf of its own.
   for (const SharedStep& step : share_fabric({tenant("a", 0, 8), tenant("b", 2, 8)})) {
     CHECK(step.sends == 0);
     CHECK(step.together_s == step.alone_s);
   }
-  // Both across two leaves, over the same two ways.
+  // Both jobs span the same two leaves and share the links between them.
   const auto across_leaves = [&](double oversubscription) {
     std::vector<Tenant> all = {tenant("a", 1, oversubscription), tenant("b", 3, oversubscription)};
     return share_fabric(all);

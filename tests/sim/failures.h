@@ -1,5 +1,5 @@
-// Failures of a cluster whose hosts are lost without notice every so often and replaced at once:
-// what closed forms are known for.
+// Makes failures for which closed forms are known: hosts are lost without notice at a constant
+// rate, and replaced at once.
 #pragma once
 
 #include "hwprofiles/failures.h"
@@ -7,7 +7,7 @@
 
 namespace meshwright::tests {
 
-// `mean_s`: between two failures of one host.
+// Returns such failures. `mean_s` is the mean time between two failures of one host, in seconds.
 inline Failures sudden_failures(double mean_s, double restart_s,
                                 double checkpoint_bytes_per_s = 1e9) {
   Failures failures;

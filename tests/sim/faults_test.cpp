@@ -20,7 +20,7 @@ struct Rehearsal {
   }
 };
 
-// The stages are cut for a healthy cluster: faults come later.
+// Partitions the stages for a cluster without faults, because faults come later.
 Rehearsal rehearse(const Plan& plan, const Cluster& cluster) {
   return {compiled_for(small_model(), plan, cluster),
           Mesh(plan.degrees(), plan.parallelism.placement)};
@@ -117,8 +117,9 @@ TEST_CASE("a fault never makes a step faster, a worse one neither", "[faults]") 
 }
 
 TEST_CASE("a stage that computes twice as slowly sets the pace of the pipeline", "[faults]") {
-  // F and B = 2F of every micro-batch on two stages, communication free. With the second stage at
-  // half speed: F, then m times 2F + 4F there without a pause, then the last B of the first stage.
+  // Two stages run F and B = 2F for every micro-batch, and communication is free. If the second
+  // stage has half the speed, the step takes F, then m times 2F + 4F there without a pause, then
+  // the last B of the first stage.
   Cluster cluster{load_machine("p4d.24xlarge"), 1, 2, {}, 0.0};
   cluster.machine.nvlink.link_bandwidth_bytes_per_s = 1e30;
   cluster.machine.host_latency = {0, 0};
@@ -150,10 +151,11 @@ TEST_CASE("one slow rank of a tensor group holds up the others, who wait", "[fau
   const ReplayResult all = rehearsal.run(cluster);
   cluster.faults.slow_ranks = {slow_rank(2, 2)};
   const ReplayResult one = rehearsal.run(cluster);
-  // Between two collectives everybody waits for the slow one, so it is as if all were slow.
+  // Between two collectives all ranks wait for the slow one, so the step is as long as if all were
+  // slow.
   CHECK(one.step_time == all.step_time);
   CHECK(one.step_time > healthy.step_time);
-  // Busy: one of four ranks works twice as long.
+  // The mean busy time grows by a quarter, because one of four ranks works twice as long.
   CHECK(static_cast<double>(one.stages[0].compute_busy) ==
         Approx(1.25 * static_cast<double>(healthy.stages[0].compute_busy)));
   CHECK(one.stages[0].bubble > all.stages[0].bubble);

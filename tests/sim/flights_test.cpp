@@ -27,7 +27,7 @@ const PortLoads half_nvlink = load(Port::nvlink_out, whole_port / 2);
 Member transfer(int rank, int run, const PortLoads& loads) { return {rank, run, &loads}; }
 Member kernel(int rank, int run) { return {rank, run, &free_of_ports, true}; }
 
-// Run -> when it ends.
+// Returns when each run ends.
 std::map<int, SimTime> ends_of(Flights& flights) {
   std::map<int, SimTime> ends;
   for (auto members = flights.next(); !members.empty(); members = flights.next())
@@ -42,7 +42,7 @@ TEST_CASE("two transfers over one port share it, over two they do not", "[flight
   flights.add(std::array{transfer(0, 1, network)}, 0, 100);
   flights.add(std::array{transfer(0, 2, network)}, 0, 300);
   flights.add(std::array{transfer(0, 3, nvlink)}, 0, 300);
-  // Half speed until the first is done at 200; then the second has 200 left.
+  // Both have half speed until the first one ends at 200. Then the second one has 200 left.
   CHECK(ends_of(flights) == std::map<int, SimTime>{{1, 200}, {2, 400}, {3, 300}});
 }
 
@@ -64,7 +64,7 @@ TEST_CASE("kernels are slower while a collective uses NVLink, and it is not", "[
   Flights flights(1, 0.25);
   flights.add(std::array{kernel(0, 1)}, 0, 100);
   flights.add(std::array{transfer(0, 2, nvlink)}, 0, 50);
-  // 50 at 1 / 1.25, then 60 at full speed.
+  // It runs for 50 at 1 / 1.25 of the speed, and then for 60 at full speed.
   CHECK(ends_of(flights) == std::map<int, SimTime>{{1, 110}, {2, 50}});
 }
 

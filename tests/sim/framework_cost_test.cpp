@@ -1,5 +1,5 @@
-// Steps of frameworks are priced by what kernels were measured to reach, and those of this engine
-// by its fitted constants.
+// Tests that steps of frameworks cost what kernels were measured to reach, and steps of this engine
+// what its fitted constants say.
 #include <cmath>
 #include <random>
 
@@ -29,7 +29,7 @@ StepSettings step_of(Framework framework) {
   return settings;
 }
 
-// The same as nearest_product(), slowly: the distance of every measured shape.
+// Does the same as nearest_product(), slowly: compares the distances of all measured shapes.
 const MeasuredProduct& nearest_of_all(const MeasuredRates& rates, const Kernel& wanted) {
   const auto apart = [](std::int64_t one, std::int64_t other) {
     const double ratio = std::log(static_cast<double>(one) / static_cast<double>(other));
@@ -69,13 +69,13 @@ TEST_CASE("a framework's kernels take what they were measured to take", "[cost]"
         Approx(265.4e12).epsilon(0.001));
   CHECK(ours.time(linear).value < theirs.time(linear).value);
 
-  // Kernels bound by memory move their bytes once, without a factor for what no list has.
+  // Kernels that memory bounds move their bytes once, without a correction factor.
   const Kernel copy{.bytes = 1e9};
   CHECK(theirs.time(copy).value ==
         Approx(1e9 / (gpu.memory_bandwidth_bytes_per_s * gpu.memory_bound.at(1e9)) +
                gpu.kernel_latency_s));
 
-  // FlashAttention-2 reaches more, the longer the sequence is.
+  // FlashAttention-2 reaches a higher speed for longer sequences.
   const auto reached = [&](std::int64_t keys) {
     const Kernel attention{
         .kind = Kernel::Kind::attention, .m = keys, .n = keys, .k = 128, .flops = 1e15};

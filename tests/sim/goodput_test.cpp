@@ -1,4 +1,4 @@
-// Failures, checkpoints and what is left of the time.
+// Tests goodput: the share of time that is useful despite failures and checkpoints.
 #include "sim/predict/goodput.h"
 
 #include <cmath>
@@ -13,8 +13,9 @@ using namespace meshwright::tests;
 
 namespace {
 
-// A run of many failures, played: work, stand still, write beside the work, fail, lose what is not
-// saved, restart. Shares of useful time, one for each of `runs` runs of `failures` failures.
+// Plays runs of `failures` failures each and returns the share of useful time of each run. A run
+// works, stalls for a checkpoint that is written while it works on, fails, loses unsaved work, and
+// restarts.
 std::vector<double> played(const FailureModel& model, double interval, int runs, int failures) {
   std::mt19937_64 random(7);
   std::exponential_distribution<double> time_to_failure(1 / model.mean_time_between_failures_s);
@@ -103,7 +104,8 @@ TEST_CASE("a run of adapters saves these alone, so its checkpoints cost less", "
   plan.training.lora = Lora{4, 8, 0, {"c_attn"}};
   const Compiled compiled = compiled_for(small_model(), plan, cluster);
   const Goodput adapters = goodput_of(compiled, cluster, 10, 1).value();
-  // A is 4 x 256 and B 768 x 4, in each of six layers: 12 bytes an element, 1 GB/s.
+  // Adapters have an A of 4 x 256 and a B of 768 x 4 in each of six layers, with 12 bytes per
+  // element, written at 1 GB/s.
   CHECK(adapters.checkpoint_write_s == Approx(12 * 6 * 4 * (256 + 768) / 1e9));
   CHECK(adapters.checkpoint_write_s < whole.checkpoint_write_s / 50);
   CHECK(adapters.share > whole.share);
@@ -124,7 +126,8 @@ TEST_CASE("goodput of a plan: more hosts fail more often, none without failures"
     const Goodput at_ten = goodput_of(compiled, cluster, 10, 1).value();
     const Goodput at_best = goodput_of(compiled, cluster, 0, 1).value();
     CHECK(at_ten.mean_time_between_failures_s == Approx(1e5 / hosts));
-    // fp32 values and two moments: 12 bytes a parameter, shared by the hosts, 1 GB/s each.
+    // A parameter has an fp32 value and two moments, 12 bytes. The hosts share them, and each
+    // writes 1 GB/s.
     CHECK(at_ten.checkpoint_write_s ==
           Approx(12 * static_cast<double>(parameter_count(compiled.graph)) / hosts / 1e9));
     CHECK(at_best.share == at_best.best_share);

@@ -1,5 +1,5 @@
-// Profiles of PyTorch: read, told by kinds of kernels, and taken apart; and predictions taken apart
-// the same way.
+// Tests that profiles of PyTorch are read and split into kinds of kernels, and predictions in the
+// same way.
 #include "sim/predict/kernel_parts.h"
 
 #include <fstream>
@@ -86,8 +86,9 @@ TEST_CASE("a kernel's kind is told by its name", "[explain]") {
   }
 }
 
-// The device has done what was launched before step 3 at 1015, when the host is in it; step 4 ends
-// on the host at 1400, after the last kernel. Sums are of both steps, so halves are compared.
+// The device has finished the kernels that were launched before step 3 at 1015, when the host is in
+// that step. Step 4 ends on the host at 1400, after the last kernel. Sums are over both steps, so
+// the test compares twice the mean of a step.
 TEST_CASE("a profile's steps add up by kinds of kernels", "[explain]") {
   const KernelParts parts = parts_of_file("two_steps.json");
   CHECK(parts.steps == 2);
@@ -206,7 +207,7 @@ TEST_CASE("a predicted step adds up by kinds of kernels", "[explain]") {
     CHECK(parts.parts.step_time == prediction.step_time);
     CHECK(parts.parts.stage == account.stage);
     CHECK(part(parts.parts, "optimizer") == part(account, "optimizer"));
-    // Recomputed kernels are with those of their kind.
+    // Recomputed kernels are counted with their kind.
     const SimTime kernels =
         part(parts.parts, "matrix products") + part(parts.parts, "attention") +
         part(parts.parts, "normalization") + part(parts.parts, "softmax and loss") +
@@ -215,7 +216,7 @@ TEST_CASE("a predicted step adds up by kinds of kernels", "[explain]") {
                          part(account, "other kernels") + part(account, "recomputation"));
     if (each.plan.parallelism.pipeline == 1) {
       CHECK(part(parts.parts, "exposed messages between ranks") == 0);
-      // The account has launches that communication covers with the launches.
+      // The account counts launches as launches even if communication covers them.
       const SimTime gaps =
           part(account, "kernel launches") + part(account, "bubble") + part(account, "idle");
       CHECK(part(parts.parts, "launch gaps") <= gaps);

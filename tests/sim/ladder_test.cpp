@@ -1,4 +1,5 @@
-// Tests the ladder from one GPU to many: its rungs, where it stops, and the sentence that says why.
+// Tests the ladder of `advise`, from one GPU to many: its rungs, where it stops, and the sentence
+// that says why.
 #include "sim/advise/ladder.h"
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// The times in which samples are read and decoded, against counts by hand.
+// Compares the times of reading and decoding samples with counts by hand.
 #include "sim/predict/loading.h"
 
 #include "hwprofiles/load.h"
@@ -30,7 +30,8 @@ TEST_CASE("each replica decodes its samples in its workers, and a host reads for
           "[loading]") {
   const DataLoading loading{
       .bytes_per_sample = 100e3, .decode_s = 0.01, .workers = 4, .storage_bytes_per_s = 1e9};
-  // 16 replicas of 64 samples: 64 x 0.01 s in 4 workers; a host reads 8 x 64 x 100 kB.
+  // Each of 16 replicas decodes 64 samples in 0.01 s each, in 4 workers. A host reads 8 x 64
+  // samples of 100 kB.
   const LoadingTime time = loading_time(loading, plan_of(16, 1, 1024), hosts_of_eight(2));
   CHECK(time.decode_s == Approx(0.16));
   CHECK(time.read_s == Approx(0.0512));
@@ -43,11 +44,11 @@ TEST_CASE("each replica decodes its samples in its workers, and a host reads for
 
 TEST_CASE("a replica over several hosts is read on each of them", "[loading]") {
   const DataLoading loading{.bytes_per_sample = 1e6, .storage_bytes_per_s = 1e8};
-  // Two replicas of 16 ranks on four hosts: each host reads the samples of one.
+  // Two replicas of 16 ranks are on four hosts, so each host reads the samples of one replica.
   const LoadingTime time = loading_time(loading, plan_of(2, 16, 8), hosts_of_eight(4));
   CHECK(time.read_s == Approx(4 * 0.01));
   CHECK(time.decode_s == 0);
   CHECK(time.workers == 1);
-  // Two replicas of 4 ranks on one host, which reads both.
+  // Two replicas of 4 ranks are on one host, which reads the samples of both.
   CHECK(loading_time(loading, plan_of(2, 4, 8), hosts_of_eight(1)).read_s == Approx(8 * 0.01));
 }

@@ -1,6 +1,6 @@
-// Draws plans of random jobs, in which anything may be set that decides what parameters, gradients
-// and optimizer states take. The planner's memory bound must not exceed what the compiled Programs
-// need, and must be near it.
+// Draws plans of random jobs with all settings that determine the memory of parameters, gradients
+// and optimizer states. The planner's memory bound must not exceed what the compiled Programs need,
+// and must be near it.
 #include "models/core/error.h"
 #include "tests/agree/random_graph.h"
 #include "tests/catch.h"
@@ -21,7 +21,7 @@ json random_model(Draw& draw) {
   return model;
 }
 
-// Returns settings that decide the bytes of a parameter. Some do not go together.
+// Returns random settings that determine the bytes of a parameter. Some combinations are not legal.
 json random_training(Draw& draw) {
   json training = {
       {"global_batch", draw.of({16, 32})},

@@ -1,5 +1,5 @@
-// Tests what must hold between the predictions of a random job and of the same job on a changed
-// cluster. The Programs stay the same: only the machine changes.
+// Tests relations between the predictions of a random job and of the same job on a changed cluster.
+// The Programs stay the same. Only the machine changes.
 #include <algorithm>
 
 #include "hwprofiles/load.h"
@@ -33,7 +33,8 @@ void one_thing_at_a_time(nlohmann::json& job) {
   job["parallelism"]["overlap"] = nlohmann::json::array();
 }
 
-// Calls `check` with random jobs, changed by `change`, until it was of use for `jobs` of them.
+// Calls `check` with random jobs, changed by `change`, until it has returned true for `jobs` of
+// them.
 template <class Check>
 void for_random_jobs(unsigned seed, const Check& check,
                      void (*change)(nlohmann::json&) = as_drawn) {
@@ -99,7 +100,8 @@ TEST_CASE("of random jobs, folded ranks take the time of all ranks", "[metamorph
   });
 }
 
-// The exchange of counts needs no rank of another class, so that folded ranks run it alone.
+// The all-to-all of token counts needs no rank of another class, so folded ranks run it by
+// themselves.
 TEST_CASE("folded ranks wait for counts of tokens as all ranks do", "[metamorphic]") {
   const Rehearsal made = fuzz::rehearse(fuzz::read_random_job(nlohmann::json::parse(R"({
     "name": "counts",
@@ -130,8 +132,8 @@ TEST_CASE("random jobs whose communications share nothing are never slower on a 
       one_thing_at_a_time);
 }
 
-// Communication that shares links can lose when other communication gains (sim/README.md). Of
-// 24,000 comparisons nine were slower, by 1.1 % at most.
+// A faster machine can make communication slower that shares links with other communication
+// (sim/README.md). Of 24,000 comparisons nine were slower, by 1.1 % at most.
 TEST_CASE("random jobs are hardly ever slower on a faster machine", "[metamorphic]") {
   int slower = 0;
   for_random_jobs(2, [&](const Rehearsal& made) {
@@ -167,9 +169,10 @@ TEST_CASE("random jobs are never faster on two hosts with half of the ranks each
   int faster = 0;
   for_random_jobs(4, [&](const Rehearsal& made) {
     Cluster apart = made.cluster;
-    // From two hosts to four there would be more network cards to share; the ranks of a CPU
-    // computer share its cores, GPUs without NVLink the way between the sockets. So do messages
-    // between those of a DGX-1's GPUs that no link joins; a network card may be faster.
+    // Cases are left out in which spreading ranks over more hosts gives them more bandwidth. Four
+    // hosts have more network cards than two. On one host, the ranks of a CPU computer share its
+    // cores, GPUs without NVLink share the link between the sockets, and so do messages between
+    // GPUs of a DGX-1 that no NVLink joins.
     const NvlinkKind nvlink = apart.machine.nvlink.kind;
     const bool sends = made.compiled.plan.parallelism.pipeline > 1;
     if (nvlink == NvlinkKind::none || (nvlink == NvlinkKind::matrix && sends)) return false;
@@ -181,8 +184,9 @@ TEST_CASE("random jobs are never faster on two hosts with half of the ranks each
     apart.faults = {};
     Cluster together = made.cluster;
     together.faults = {};
-    // An all-reduce of a few bytes may gain a microsecond: as a tree over two hosts it takes fewer
-    // steps than as a ring over all ranks of one. Seldom, and by little.
+    // On two hosts an all-reduce of a few bytes may be a microsecond faster, because a tree over
+    // two hosts takes fewer steps than a ring over all ranks of one. This is rare, and the gain is
+    // small.
     const SimTime on_one = replayed(made, together).step_time;
     const SimTime on_two = replayed(made, apart).step_time;
     faster += on_two < on_one ? 1 : 0;

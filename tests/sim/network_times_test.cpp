@@ -1,6 +1,5 @@
 // Tests that the planner asks the network for the time that all groups of a kind take at once. The
-// cases are groups that meet only on the second host of one of them, groups of experts, context and
-// shards, and messages.
+// cases are groups that share only one host, groups of experts, context and shards, and messages.
 #include "sim/planner/network_times.h"
 
 #include "hwprofiles/load.h"
@@ -31,7 +30,8 @@ Candidate candidate_of(int pipeline, int tensor, int data, std::string_view plac
 }  // namespace
 
 TEST_CASE("groups that meet on their second host share its card", "[planner]") {
-  // Ranks 0 to 11 and 12 to 23: the second host has the end of one and the begin of the other.
+  // The groups are ranks 0 to 11 and 12 to 23. The second host has the end of one group and the
+  // begin of the other.
   const Cluster cluster = hosts("p3.16xlarge", 3);
   const Candidate two = candidate_of(2, 1, 12, "PDT");
   NetworkTimes times(cluster);

@@ -22,8 +22,8 @@ LinkMatrix first_gpus(int gpus) {
 }  // namespace
 
 TEST_CASE("the first GPUs of a cube mesh make as many rings as NCCL finds", "[sim][collectives]") {
-  // Published all-reduce bus bandwidths of 2 to 8 GPUs are 22.6, 45, 85, 37, 46, 87, 135 GB/s; a
-  // link carries 22.6, so 1, 2, 4, (none), 2, 4, 6 rings.
+  // Published all-reduce bus bandwidths of 2 to 8 GPUs are 22.6, 45, 85, 37, 46, 87 and 135 GB/s. A
+  // link carries 22.6 GB/s, so there are 1, 2, 4, no, 2, 4 and 6 rings.
   const std::map<int, std::size_t> rings = {{2, 1}, {3, 2}, {4, 4}, {5, 0}, {6, 2}, {7, 4}, {8, 6}};
   for (const auto& [gpus, expected] : rings) {
     INFO(gpus);

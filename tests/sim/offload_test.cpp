@@ -26,7 +26,7 @@ Plan plan_of(int pipeline, int data, Offload offload) {
 
 struct Simulated {
   Prediction prediction;
-  // Seconds of rank 0 in copies, and in the optimizer at the end of the step.
+  // Seconds that rank 0 spends in copies, and in the optimizer at the end of the step.
   double copies_s = 0, optimizer_s = 0;
 };
 
@@ -60,7 +60,7 @@ TEST_CASE("offloading takes from the device what it gives to the host", "[sim][o
     const Compiled compiled = compiled_for(small_model(), plan, cluster);
     const Prediction sent = predict(compiled, cluster);
     CHECK(sent.peak_memory_bytes < kept.peak_memory_bytes);
-    // Four replicas of both stages lie on the one host.
+    // The one host has four replicas of both stages.
     CHECK(sent.host_memory_bytes ==
           4 * (compiled.stages[0].memory.host_bytes + compiled.stages[1].memory.host_bytes));
     CHECK(sent.fits);
@@ -88,7 +88,8 @@ TEST_CASE("without recomputation blocks' activations leave, but for some of the 
     const std::int64_t saved = kept.peak_memory_bytes - sent.peak_memory_bytes;
     CHECK(sent.peak_memory_bytes <= fewer);
     CHECK(sent.host_memory_bytes > on_host);
-    // The device has slots for what two blocks save, and offloaded blocks use them in turn.
+    // The device has memory for the saved tensors of two blocks, which offloaded blocks use
+    // round-robin.
     CHECK(static_cast<double>(saved) ==
           Approx(static_cast<double>(sent.host_memory_bytes) * (12 - layers) / (14 - layers))
               .epsilon(0.02));
@@ -161,21 +162,22 @@ TEST_CASE("states of the optimizer leave the device, and their copies take the b
     for (const Buffer& buffer : program.memory.buffers)
       if (buffer.name == "states") largest = std::max(largest, buffer.bytes), ++place;
     CHECK(place == 2);
-    // Memory falls by the states, but for two places, which the bodies' own space may hold.
+    // Device memory falls by the size of the states, except for two buffers, which may fit into
+    // memory that the bodies use anyway.
     const std::int64_t saved =
         kept.prediction.peak_memory_bytes - sent.prediction.peak_memory_bytes;
     CHECK(saved <= program.memory.state_bytes);
     CHECK(saved >= program.memory.state_bytes - 2 * (largest + arena_alignment));
     CHECK(sent.prediction.host_memory_bytes == program.memory.state_bytes);
-    // Both ways are used at a time, and steps beside: no less than the longer way needs, and no
-    // more than all copies one after another.
+    // Copies in both directions overlap with each other and with the optimizer. So the step grows
+    // by no less than the longer direction needs, and by no more than all copies one after another.
     const double bandwidth = cluster.machine.pcie.gpu_bandwidth_bytes_per_s;
     const double grows = sent.prediction.step_time_s - kept.prediction.step_time_s;
     const double step_alone = kept.optimizer_s;
     CHECK(grows >= std::max(in, out) / bandwidth - step_alone);
     CHECK(grows <= sent.copies_s);
     CHECK(sent.copies_s >= (in + out) / bandwidth);
-    // Copies of one bucket go beside the other way's of another.
+    // Copies of one bucket overlap with copies of another bucket in the other direction.
     CHECK(grows < 0.9 * sent.copies_s);
     CHECK(sent.optimizer_s >= kept.optimizer_s);  // the same work, in more kernels
   }

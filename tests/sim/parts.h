@@ -1,4 +1,4 @@
-// Parts of a step, as tests ask for them.
+// Helpers that find parts of a step by their names, and add them up.
 #pragma once
 
 #include <numeric>

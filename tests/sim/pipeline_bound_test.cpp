@@ -1,6 +1,6 @@
-// The end of a pipeline of made-up tasks, worked out by hand: filling and draining, messages, what
-// a backward does before and after its gradient, collectives that the next task hides, reductions,
-// and the optimizer.
+// Compares the planner's bound of a pipeline's end with values computed by hand, for made-up tasks:
+// filling and draining, messages, what a backward does before and after its gradient, collectives
+// that the next task hides, reductions, and the optimizer.
 #include "sim/planner/pipeline_bound.h"
 
 #include "models/compiler/schedule/schedule.h"
@@ -20,7 +20,8 @@ PartTimes part_of(double forward, double backward) {
   return part;
 }
 
-// Stages with one part each, all forwards before all backwards unless `schedule` says another.
+// A pipeline of stages with one part each, and all forwards before all backwards unless `schedule`
+// is another one.
 struct Scene {
   std::vector<PartTimes> parts;
   PerParameter per_parameter;
@@ -50,7 +51,7 @@ struct Scene {
   }
 };
 
-// Two stages of two chunks and one micro-batch.
+// Returns a pipeline of two stages with two chunks each, and one micro-batch.
 Scene two_chunks(StageShape shape) {
   Scene scene(2);
   scene.layout = {2, 2, shape};
@@ -104,7 +105,7 @@ TEST_CASE("a backward begins before its gradient is there, and sends before it e
   CHECK(before.end() == (batches + 1) * (f + b) - 2);
   after.parts[1].after_gradient = 2;
   CHECK(after.end() == (batches + 1) * (f + b) - 2);
-  // Never earlier than the last stage has done its own tasks.
+  // The end is never earlier than the last stage has finished its own tasks.
   more_than_the_wait.parts[0].before_gradient = 100;
   CHECK(more_than_the_wait.end() == f + batches * (f + b));
 }
@@ -134,8 +135,8 @@ TEST_CASE("deferred weight gradients fill the time in which a stage waits", "[pl
     for (PartTimes& part : scene->parts) part = part_of(2, 4), part.weights = 2;
   CHECK(one.end() == batches * 6.0);
   CHECK(two.end() == batches * 6.0 + 2);
-  // The stage before waits for all of a backward but what is put off, which holds what it would
-  // not wait for otherwise.
+  // The previous stage waits for the whole backward except for its deferred weight gradients, which
+  // here include the part after the gradient.
   Scene short_one(2);
   const StageOrder order = {
       {TaskKind::forward, 0, 0}, {TaskKind::backward, 0, 0}, {TaskKind::weights, 0, 0}};
@@ -156,7 +157,7 @@ TEST_CASE("final reductions and the optimizer each take as long as on the stage 
   scene.per_parameter.experts.gather = 2;
   const double whole = (batches + 1) * (f + b);
   CHECK(scene.end() == whole + 10 * 0.5 + 4 * 2);
-  // The last stage ends its gradients a backward earlier.
+  // The last stage finishes its gradients one backward earlier.
   scene.per_parameter.experts.finish = 3;
   CHECK(scene.end() == whole - b + 4 * 3 + 4 * 2);
   scene.per_parameter.others.optimizer = 1;
@@ -176,7 +177,8 @@ TEST_CASE("reductions of the last backward begin unit by unit, one after the oth
   CHECK(scene.end() == Approx(all - b + 2 + 10 + 1));
   scene.per_parameter.others.hidden_last = 5;
   CHECK(scene.end() == Approx(all - b + 5 + 10 + 5));
-  // If weight gradients are deferred, the bound assumes that every unit may begin with its task.
+  // If weight gradients are deferred, the bound assumes that the reductions of all units may begin
+  // with the weights task.
   Scene split(1, ScheduleKind::zero_bubble);
   split.per_parameter.others.hidden_last = 1;
   split.parts[0].weights = 2;
@@ -188,7 +190,7 @@ TEST_CASE("reductions of every micro-batch go on beside tasks, or decide", "[pla
   Scene scene(1, ScheduleKind::one_f_one_b);
   scene.parts[0].parameters = {2, 0};
   scene.per_parameter.others.reduce_each = 1;
-  // The last begins with the last backward.
+  // The last reduction begins with the last backward.
   CHECK(scene.end() == batches * (f + b));
   scene.per_parameter.others.reduce_each = 3.5;
   CHECK(scene.end() == (batches - 1) * (f + b) + f + 7);

@@ -1,4 +1,4 @@
-// Every plan of a job's space on one cluster, its bounds, and its simulation.
+// Makes all plans of a job's search space on one cluster, with their bounds and simulations.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
-// Jobs in which one thing decides: computation, tensor groups, messages between stages, reductions
-// and when they are made, gathers, experts, context groups; and memory limits between one plan's
-// peak and the next one's. The bounds are below every plan of the space and near it, and the search
-// finds what simulating every plan finds.
+// Tests jobs in which one thing limits the step: computation, tensor groups, messages between
+// stages, reductions and when they run, gathers, experts, or context groups. Other jobs have memory
+// limits between the peaks of two plans. The bounds must be below every plan of the space and near
+// it, and the search must find the same as simulating every plan.
 #include <algorithm>
 #include <vector>
 
@@ -17,7 +17,7 @@ struct Range {
   bool has(double value) const { return low <= value && value <= high; }
 };
 
-// Limits on how near the bounds come, over all plans.
+// Limits on how near the bounds must come to the simulation, over all plans.
 struct Nearness {
   double step;     // simulated / least step, at most
   Range estimate;  // estimated / simulated step
@@ -50,7 +50,7 @@ json open(std::initializer_list<const char*> keys) {
   return parallelism;
 }
 
-// Gradients go between hosts.
+// Places pipeline stages inside hosts, so that gradients are reduced between hosts.
 json with_stages_inside(json parallelism) {
   parallelism["placement"] = "DPT";
   return parallelism;
@@ -107,7 +107,7 @@ std::vector<Case> cases() {
        with_network(
            job_of(wide_model("gpt", 8, 1024), v100, 4, 64, 1024, with_stages_inside(stages)), 1),
        {1.05, {0.95, 0.99}, 1.08, {0.94, 1.001}}},
-      // Sixteen stages on two hosts: one of fifteen messages crosses.
+      // With sixteen stages on two hosts, one of fifteen messages crosses between hosts.
       {"messages between some stages",
        v100,
        2,
@@ -243,7 +243,7 @@ TEST_CASE("any global batch is planned; what has too many micro-batches is no ca
     }
     CHECK(accounted == result.candidates_enumerated);
     CHECK((of_limit > 0) == (batch > 16384));
-    // All sequences of a large prime would be one micro-batch, which fits nowhere.
+    // A global batch that is a large prime would be one micro-batch, which fits nowhere.
     CHECK(result.plans.empty() == (batch == 99991 || batch == 2'147'483'647));
     for (const RankedPlan& plan : result.plans) CHECK(plan.plan.micro_batches() <= 16384);
   }

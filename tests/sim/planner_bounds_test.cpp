@@ -1,4 +1,5 @@
-// Tests the bounds by which the planner prunes: they stay below every simulated step and memory.
+// Tests the bounds by which the planner prunes: they must stay below every simulated step time and
+// peak memory.
 #include "models/compiler/passes/dataflow/recompute_budget.h"
 #include "sim/planner/sweep.h"
 #include "tests/catch.h"
@@ -34,8 +35,8 @@ TEST_CASE("the bounds are below what is simulated, the estimates near it") {
   }
 }
 
-// One short sequence a step: most of it is the optimizer, whose kernels may move fewer bytes than
-// are counted.
+// The step has one short sequence, so most of it is the optimizer, whose kernels may move fewer
+// bytes than are counted.
 TEST_CASE("the bounds are below steps that the optimizer fills") {
   json value = job_json("gpt2", "p4d.24xlarge", 1, 8);
   value["training"]["sequence_length"] = 16;
@@ -75,7 +76,7 @@ TEST_CASE("context groups over hosts may exchange heads inside, within the bound
     INFO(to_json(compiled.plan).dump());
     CHECK(bounds.time(candidate).step_time_s <= predict(compiled, cluster).step_time_s);
   }
-  // Eight neighbours on a host, less by the tensor ranks between them.
+  // A host has eight neighbours, divided by the number of tensor ranks between them.
   CHECK(levels == std::set<std::tuple<int, int, int>>{{1, 16, 8}, {2, 8, 4}, {4, 4, 2}});
   for (const Candidate& candidate : enumerate(job, base, 8, 8).candidates())
     CHECK(candidate.context_exchange != ContextExchange::a2a_p2p);
@@ -170,7 +171,7 @@ TEST_CASE(
   CHECK_FALSE(result.plans.empty());
 }
 
-// Shared layers, two kinds of blocks, sequences of images.
+// The models have shared layers, two kinds of blocks, or sequences of images.
 TEST_CASE("the bounds of further families are below what is simulated") {
   const char* model = GENERATE("albert-base-v2", "bart-base", "t5-small", "vit-base-patch16-224");
   json value = job_json(model, "p3.16xlarge", 1, 32);
@@ -187,7 +188,7 @@ TEST_CASE("the bounds of further families are below what is simulated") {
   CHECK(pipelines > 0);
 }
 
-// Blocks of two kinds, and where some repeat their work of four.
+// There are blocks of two kinds. If only some blocks are recomputed, there are four.
 TEST_CASE("the bounds know which layers stay in bf16") {
   const bool mixed = GENERATE(false, true);
   json value = job_json(small_model(8, 4), "p5.48xlarge", 1, 32);

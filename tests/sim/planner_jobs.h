@@ -1,4 +1,4 @@
-// Small jobs for the planner's tests.
+// Makes small jobs for the planner's tests.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -26,7 +26,7 @@ inline Job read(const nlohmann::json& value) {
   return read_job(value, "job.json", ".", machine_facts);
 }
 
-// Simulations that are enough for what the tests ask.
+// Options with few simulations, which suffice for these tests.
 inline const SearchOptions few{
     .keep_best = 10, .simulate_at_most = 6, .simulate_for_gap = 0, .load = load_known_machine};
 

@@ -39,15 +39,15 @@ TEST_CASE("the space of two ranks has the combinations that one counts by hand")
   const MachineFacts facts = machine_facts("p3.8xlarge");
   const Space space = enumerate(job, base_plan(job, facts), 2);
   const std::vector<Candidate> candidates = space.candidates();
-  // data 2: micro-batch 1 or 2 of 2 sequences, zero_stage 0 to 3: 8. Parameters under zero_stage 3
-  // may be kept gathered, 2 more; of two micro-batches gradients may then be reduced together, with
-  // parameters kept or not, 2 more.
-  // tensor 2: micro-batch 1, 2 or 4, sequence_parallel or not: 6
-  // pipeline 2 of 2 layers: micro-batch 1, 2 or 4, in 1f1b, zero_bubble or gpipe: 9; 2 virtual
-  // stages, of embedding, layers and head alone, in interleaved and interleaved_zero_bubble with an
-  // even number of micro-batches, 4 or 2: 4, and in zero_bubble_v: 3
-  // context 2: chunks of 128 / 4 tokens would be too short; one axis has one order of placement;
-  // nothing recomputed, nothing to move away.
+  // With data 2 there are micro-batches of 1 or 2 of 2 sequences, and zero_stage 0 to 3: 8 plans.
+  // Under zero_stage 3 parameters may be kept gathered: 2 more. With two micro-batches gradients
+  // may then be reduced together, with parameters kept or not: 2 more. With tensor 2 there are
+  // micro-batches of 1, 2 or 4, sequence_parallel or not: 6. With pipeline 2 of 2 layers there are
+  // micro-batches of 1, 2 or 4, in 1f1b, zero_bubble or gpipe: 9. With 2 virtual stages (the
+  // embedding, a layer or the head alone) there are interleaved and interleaved_zero_bubble, for an
+  // even number of micro-batches, 4 or 2: 4, and zero_bubble_v: 3. Context 2 is not tried, because
+  // chunks of 128 / 4 tokens would be too short. One axis has one order of placement, and nothing
+  // is recomputed or offloaded.
   CHECK(candidates.size() == 12 + 6 + 9 + 4 + 3);
   CHECK(space.enumerated == 36);
   CHECK(space.legal() == 34);
@@ -70,7 +70,7 @@ TEST_CASE("virtual stages whose backwards are split are tried where zero_bubble 
       found.insert(each.schedule);
     return found;
   };
-  // With two stages and m micro-batches, 1 of 3 m + 1 tasks is idle, which is above 5 % for up to 6
+  // With two stages and m micro-batches, 1 of 3 m + 1 tasks is idle. This is above 5 % for up to 6
   // micro-batches.
   CHECK(schedules(6).size() == schedule_kinds().size() - 1);  // but dualpipe_v
   std::set<ScheduleKind> few;
@@ -96,7 +96,7 @@ TEST_CASE("every candidate of the space is legal and no two are equal") {
     interleaved = interleaved || candidate.virtual_stages > 1;
   }
   CHECK(interleaved);
-  // tensor 8 with pipeline 1 and data 1
+  // The one illegal plan has tensor 8 with pipeline 1 and data 1.
   CHECK(with_ranges(space.rejected).at("tensor does not divide heads, hidden and ffn") == 1);
   std::int64_t counted = static_cast<std::int64_t>(candidates.size());
   for (const auto& [reason, count] : space.rejected) counted += count;
@@ -111,7 +111,8 @@ TEST_CASE("chunks are tried that give the embedding and the head one of their ow
   std::set<std::pair<int, int>> cuts;
   for (const Candidate& candidate : enumerate(job, base, 8).candidates())
     cuts.emplace(candidate.pipeline, candidate.virtual_stages);
-  // 6 layers on 1 or 2 stages, in 1 or 3 chunks of these; 8 units on 2, 4 or 8 stages, in up to 4.
+  // The 6 layers go on 1 or 2 stages, in 1 or 3 chunks each. The 8 units go on 2, 4 or 8 stages, in
+  // up to 4 chunks each.
   const std::set<std::pair<int, int>> wanted = {{1, 1}, {2, 1}, {2, 2}, {2, 3},
                                                 {2, 4}, {4, 1}, {4, 2}, {8, 1}};
   CHECK(cuts == wanted);
@@ -132,7 +133,7 @@ TEST_CASE("what the job fixes stays in every plan") {
     CHECK(ranked.plan.training.micro_batch == 2);
     CHECK(ranked.plan.training.recompute == Recompute::full);
   }
-  // pipeline 1, 2 and 4 are left
+  // Only pipeline 1, 2 and 4 are left.
   CHECK(result.candidates_enumerated == 3);
 }
 
@@ -245,7 +246,8 @@ TEST_CASE("when nothing fits, the closest miss is told") {
   const SearchResult result = search(read(value), few);
   CHECK(result.plans.empty());
   REQUIRE(result.closest_miss);
-  // 6.7e9 parameters of 2 + 4 + 12 bytes, and nothing to shard them over: above 113 GiB of 16.
+  // There are 6.7e9 parameters of 2 + 4 + 12 bytes, and no ranks to shard them over: more than 113
+  // GiB, where a device has 16.
   CHECK(result.closest_miss->peak_memory_bytes > 113.0 * (1 << 30));
   CHECK(result.closest_miss->memory_limit_bytes < 17.2e9);
   CHECK(rejected(result, "does not fit in memory (closest: 1") == result.candidates_enumerated);
@@ -303,7 +305,7 @@ TEST_CASE("what failures cost counts against a deadline") {
   value["objective"] = {
       {"minimize", "gpus"}, {"tokens", 100.0 * 512 * 1024}, {"deadline_s", 100 * best * 1.02}};
   CHECK(search(read(value), few).plans.front().count == 1);
-  // A failure an hour and ten minutes to come back from it: a sixth more than without.
+  // With a failure each hour and ten minutes to recover, training takes a sixth longer.
   value["failures"] = {{"hardware_per_host_hour", 1}, {"restart_s", 600}, {"replacement_s", 0}};
   const SearchResult failing = search(read(value), few);
   REQUIRE(!failing.plans.empty());
@@ -311,8 +313,8 @@ TEST_CASE("what failures cost counts against a deadline") {
   CHECK(failing.plans.front().prediction.goodput->share < 1);
 }
 
-// Plans on clusters that fail differently often are compared by it, so what a cluster may still
-// have is too.
+// Plans on clusters with different failure rates are compared by useful time. So the bound of plans
+// that were not simulated is divided by the goodput of their cluster too.
 TEST_CASE("what was not simulated loses to failures what every plan of its cluster does") {
   json value = job_json(small_model(8, 4), "p4d.24xlarge", 1, 64);
   value["parallelism"] = {{"pipeline", "auto"}, {"data", "auto"}, {"schedule", "auto"}};
@@ -352,7 +354,7 @@ TEST_CASE("as many tokens as a budget and a deadline allow") {
   CHECK(of(thrifty, cheap.plans.front()).bill->usd == Approx(1000));
   for (const RankedPlan& plan : cheap.plans)
     CHECK(of(thrifty, plan).tokens <= of(thrifty, cheap.plans.front()).tokens);
-  // In one hour one host earns less than the budget buys: four do more.
+  // In one hour, one host spends less than the budget, so four hosts train on more tokens.
   value["objective"]["deadline_s"] = 3600;
   const Job hurried = read(value);
   const RankedPlan best = search(hurried, few).plans.front();
@@ -432,7 +434,7 @@ TEST_CASE("with every key open, the keys take all their values") {
 
 namespace {
 
-// A space of some thousand plans, and every one of them simulated.
+// Returns a job with some thousand plans, which the test simulates all.
 json small_space() {
   json value = job_json(small_model(4, 4), "p3.16xlarge", 1, 16);
   value["model"]["positions"] = 1024;
@@ -465,7 +467,8 @@ TEST_CASE("the ten best plans are those of an exhaustive search") {
   CHECK(found.candidates_simulated < space.legal());
   REQUIRE(found.plans.size() >= 10);
   for (std::size_t i = 0; i < 10; ++i) CHECK(found.plans[i].prediction.step_time_s == all[i]);
-  // With a few simulations only, what was not simulated may be better by no more than the gap.
+  // After only a few simulations, plans that were not simulated may be better by no more than the
+  // reported gap.
   const SearchResult hasty = search(job, few);
   REQUIRE(!hasty.plans.empty());
   CHECK(all[0] >= hasty.plans.front().prediction.step_time_s * (1 - hasty.proven_gap));

@@ -1,4 +1,4 @@
-// Small models, machines and plans for tests of the simulator.
+// Makes small models, machines and plans for tests of the simulator.
 #pragma once
 
 #include <fmt/format.h>
@@ -31,8 +31,8 @@ struct PlanCase {
   Plan plan;
 };
 
-// Every combination that is legal of pipeline x tensor x data x schedule x zero stage on `ranks`
-// ranks, with sequence parallelism, recomputation, overlap and placement taken in turn.
+// Returns every legal combination of pipeline x tensor x data x schedule x zero stage on `ranks`
+// ranks. Sequence parallelism, recomputation, overlap and placement vary from plan to plan.
 inline std::vector<PlanCase> plans_for(int ranks) {
   std::vector<PlanCase> cases;
   int turn = 0;
@@ -95,7 +95,7 @@ struct MachineCase {
   Cluster cluster() const { return {load_machine(name), hosts, per_host, {}, {}}; }
 };
 
-// The cube mesh, an NVSwitch, and groups over two hosts.
+// Returns clusters with a cube mesh, with an NVSwitch, and with groups over two hosts.
 inline const std::vector<MachineCase>& machine_cases() {
   static const std::vector<MachineCase> cases = {
       {"p4d.24xlarge", 1, 8}, {"p3.16xlarge", 1, 8}, {"p3.16xlarge", 2, 4}};

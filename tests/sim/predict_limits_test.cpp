@@ -1,5 +1,5 @@
-// Tests where predictions change: heads of 64, memory of hosts, parameters that ranks share, and
-// the machines that a constant applies to.
+// Tests special cases of predictions: narrow heads of 64, the memory of hosts, parameters that
+// ranks share, and the machines that a constant applies to.
 #include "sim/validate/tunable_constants.h"
 
 #include <set>
@@ -64,7 +64,7 @@ TEST_CASE("a second gradient is of all parameters, whoever steps them", "[predic
     std::int64_t elements = 0;
     for (const Bucket& bucket : compiled.stages[0].buckets) elements += bucket.elements;
     CAPTURE(zero);
-    // Products that do not sum into the 32 bits make another gradient of 16 bits.
+    // If matmuls do not add to the 32-bit gradients, there is another gradient in 16 bits.
     CHECK(gradients(false) - gradients(true) == 2 * elements);
   }
 }
@@ -78,7 +78,7 @@ TEST_CASE("what waits in host memory fits up to the last byte", "[predict]") {
   const Compiled compiled = compiled_for(model, plan, cluster);
   const std::int64_t needed = host_memory_bytes(compiled.stages, cluster);
   REQUIRE(needed > 0);
-  // Four ranks of each stage.
+  // The host has four ranks of each stage.
   CHECK(needed ==
         4 * (compiled.stages[0].memory.host_bytes + compiled.stages[1].memory.host_bytes));
   const auto with = [&](std::int64_t bytes) {

@@ -46,8 +46,9 @@ TEST_CASE("the fields of a prediction agree with each other", "[predict]") {
 }
 
 TEST_CASE("model FLOPs do not depend on the degrees", "[predict]") {
-  // Blocks: 6 * 12 h^2 weights; head: h * 1024 (vocabulary padded to a multiple of 128 * tensor);
-  // each weight 6 FLOPs per token; attention 12 h s per token and layer.
+  // The blocks have 6 * 12 h^2 weights, and the head h * 1024 (the vocabulary is padded to a
+  // multiple of 128 * tensor). Each weight takes 6 FLOPs per token, attention 12 h s per token and
+  // layer.
   const double h = 256, s = 128, layers = 6, tokens = 32 * 128;
   const double expected = tokens * (6 * (layers * 12 * h * h + h * 1024) + layers * 12 * h * s);
   const Cluster cluster{load_machine("p4d.24xlarge"), 1, 8, {}, {}};
@@ -133,8 +134,8 @@ TEST_CASE("the engine's operations have scratch memory on a GPU", "[predict]") {
   CHECK(memory().scratch_bytes == 0);  // what frameworks take is in the profile
   cluster.machine.calibration = Calibration::this_machine;
   const StageMemory own = memory();
-  // The gradients of a norm's weight and bias need 2 * 128 rows of 256 columns, in chunks of 8
-  // rows.
+  // The gradients of a norm's weight and bias need scratch memory for 2 * 128 rows of 256 columns,
+  // summed in chunks of 8 rows.
   CHECK(own.scratch_bytes == 2 * (2 * 128 / 8) * 256 * 4);
   CHECK(own.peak_bytes == own.arena_bytes + own.scratch_bytes + own.library_bytes);
 }
@@ -175,7 +176,7 @@ TEST_CASE("a GPU that was measured with the engine is free of the frameworks' se
   };
   const std::int64_t of_frameworks = gradients();
   cluster.machine.calibration = Calibration::this_machine;
-  // 4 bytes a parameter instead of 2 + 4.
+  // Gradients take 4 bytes per parameter instead of 2 + 4.
   CHECK(static_cast<double>(gradients()) ==
         Approx(static_cast<double>(of_frameworks) * 4 / 6).epsilon(1e-3));
 }
@@ -203,10 +204,10 @@ TEST_CASE("what the optimizer keeps of each parameter is what the job says", "[p
   CHECK(per_parameter(remainders, Dtype::f32, states) == Approx(2 + 8).epsilon(1e-3));
   CHECK(per_parameter(none, Dtype::f32, states) == Approx(8).epsilon(1e-3));
   CHECK(per_parameter(none, Dtype::bf16, states) == Approx(4).epsilon(1e-3));
-  // A scale of 4 bytes for 256 elements.
+  // A block of 256 elements has a scale of 4 bytes.
   CHECK(per_parameter(none, Dtype::block8, states) == Approx(2 * (1 + 4.0 / 256)).epsilon(1e-3));
   CHECK(per_parameter(fp32, Dtype::f32, states, 0.999) == Approx(4 + 8 + 4).epsilon(1e-3));
-  // A copy in fp32 is for optimizers with fp32 masters.
+  // Only optimizers with fp32 masters need a copy of the gradients in fp32.
   CHECK(per_parameter(fp32, Dtype::f32, gradients) == Approx(2 + 4).epsilon(1e-3));
   CHECK(per_parameter(remainders, Dtype::f32, gradients) == Approx(2).epsilon(1e-3));
   CHECK(per_parameter(none, Dtype::bf16, gradients) == Approx(2).epsilon(1e-3));
@@ -239,7 +240,7 @@ TEST_CASE("frameworks keep weights of 8 bits alone; the engine beside those of 1
   };
   const std::int64_t of_frameworks = weights();
   cluster.machine.calibration = Calibration::this_machine;
-  // The difference is 2 bytes for each weight of a block: of queries, keys and values, of the
+  // The difference is 2 bytes for each weight of a block: those of queries, keys and values, of the
   // output layer, and of both layers of the MLP.
   CHECK(weights() - of_frameworks == std::int64_t{6} * 2 * (4 + 2 * 4) * 256 * 256);
 }
@@ -266,8 +267,8 @@ TEST_CASE("layers in bf16 take the time and the memory that they take in bf16", 
     CHECK(all.peak_memory_bytes == wide.peak_memory_bytes);
     CHECK(none.step_time != wide.step_time);
   }
-  // Blocks are alike: each adds the same. Those at the ends may also lose what their rounding
-  // joins.
+  // All blocks are equal, so each one in bf16 adds the same time. Blocks at the ends may save a
+  // little, because their rounding is part of another kernel.
   const auto seconds = [&](int first, int last) {
     return predicted(Precision::fp8, first, last).step_time_s;
   };
@@ -279,7 +280,8 @@ TEST_CASE("layers in bf16 take the time and the memory that they take in bf16", 
   }
 }
 
-// Transformer Engine keeps those of 16 bits beside both directions of those of 4.
+// Transformer Engine keeps weights in 16 bits in addition to both directions of the weights in 4
+// bits.
 TEST_CASE("frameworks keep weights of 4 bits beside those of 16", "[predict]") {
   Cluster cluster{load_machine("p6-b200.48xlarge"), 1, 8, {}, {}};
   Plan plan = plan_of(1, 1, 8);
@@ -307,7 +309,8 @@ TEST_CASE("a loss in pieces takes PyTorch's copies of the logits in fp32", "[pre
   CHECK(scratch(1, {}) == 0);
   CHECK(scratch(1, {"eager_loss", "fuse_loss"}) == 0);
   CHECK(scratch(2, {"eager_loss", "fuse_loss"}) == 0);
-  // Beside log-softmax and its gradient, which the arena has, one; of shared logits all four.
+  // In addition to log-softmax and its gradient, which the arena has, frameworks hold one copy of
+  // the logits. If a tensor group shares the logits, they hold all four.
   CHECK(scratch(1, {"fuse_loss"}) == of_logits);
   CHECK(scratch(2, {"fuse_loss"}) == 4 * of_logits / 2);
 }
@@ -381,8 +384,8 @@ TEST_CASE("the host runs ahead: a step takes its kernels or their launches, whic
   const Prediction device = step(0), hidden = step(0.01);
   CHECK(device.stages[0].launch == 0);
   CHECK(hidden.step_time_s < 1.001 * device.step_time_s);
-  // Launches alone: each millisecond more of one makes the step longer by as much as the one
-  // before.
+  // If launches dominate, each further millisecond per launch makes the step longer by the same
+  // amount.
   const Prediction slow = step(1000), slower = step(2000), slowest = step(3000);
   CHECK(slowest.step_time_s - slower.step_time_s == Approx(slower.step_time_s - slow.step_time_s));
   CHECK(to_seconds(slow.stages[0].launch).value > 0.9 * slow.step_time_s);

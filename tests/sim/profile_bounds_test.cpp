@@ -1,4 +1,5 @@
-// Whatever numbers a profile holds: it is refused with a place, or a step has a finite time.
+// Tests that a profile with any numbers is either rejected with a message that names the place, or
+// gives a step with a finite time.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -39,7 +40,7 @@ void check_step(const json& profile) {
   }
 }
 
-// Every number of the profile, one after the other.
+// Replaces every number of the profile, one after the other, and checks a step.
 void check_numbers(json& profile, json& node) {
   if (node.is_structured()) {
     for (json& child : node) check_numbers(profile, child);

@@ -1,5 +1,5 @@
-// Events of PyTorch's profiler, each with a part of what real ones have: which device a kernel is
-// of, when it was launched, and where times end.
+// Tests events of PyTorch's profiler, each with only a part of the fields that real events have:
+// the device of a kernel, when it was launched, and where times end.
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -70,7 +70,7 @@ TEST_CASE("a kernel was launched when the call of its correlation began", "[expl
             event("cuda_runtime", "cudaLaunchKernel", 110, 5, with(9)), kernel(150, 20, with(9)),
             kernel(130, 10, with(8)), kernel(180, 1, with(77)), kernel(190, 2)});
   REQUIRE(trace);
-  // Since the first event, in picoseconds, by their begin.
+  // Begins, ends and launch times since the first event, in microseconds, by begin.
   const std::vector<std::vector<SimTime>> expected = {
       {30, 40, 0}, {50, 70, 10}, {80, 81, 80}, {90, 92, 90}};
   REQUIRE(trace->kernels.size() == expected.size());

@@ -29,7 +29,8 @@ std::string refusal(const std::string& patch) {
 
 Cluster eight_h100() { return {load_machine("p5.48xlarge"), 1, 8, {}, {}}; }
 
-// Events whose times are multiples of a microsecond, and their replay without the driver's part.
+// Events whose times are multiples of a microsecond, and their replay without the driver's
+// overhead.
 struct Scene {
   Recording recording;
   std::vector<PricedEvent> priced;
@@ -55,8 +56,8 @@ struct Scene {
 
 double us(SimTime time) { return to_seconds(time).value * 1e6; }
 
-// A kernel of 100 us; then, after it, a collective of 50 us beside a kernel of `beside_us`; then,
-// after both, a kernel of 20 us. The host needs 70 us to issue them and works on until 100 us.
+// Returns a kernel of 100 us, after it a collective of 50 us beside a kernel of `beside_us`, and
+// after both a kernel of 20 us. The host needs 70 us to issue them and works on until 100 us.
 Scene two_streams(double beside_us, bool waits) {
   Scene scene;
   scene.add(10, Recorded::kernel, 0, 100, RecordedWork::products);
@@ -195,10 +196,11 @@ TEST_CASE("a kernel is priced by the nearest measured shape", "[rehearsal]") {
                   .flops = 2.0 * static_cast<double>(m * n * k),
                   .precision = Precision::bf16};
   };
-  // Rows of hwprofiles/measured/a100.json.
+  // These are rows of hwprofiles/measured/a100.json.
   CHECK(rate(product(8192, 4096, 4096)) == Approx(265.4e12).epsilon(0.001));
   CHECK(rate(product(1024, 1024, 1024)) == Approx(119.8e12).epsilon(0.001));
-  // Four times as many rows fill their waves a little better; a column more wastes most of a tile.
+  // Four times as many rows fill their waves a little better. One more column wastes most of a
+  // tile.
   CHECK(rate(product(32768, 4096, 4096)) > 265.4e12);
   CHECK(rate(product(32768, 4096, 4096)) < 1.05 * 265.4e12);
   CHECK(rate(product(8192, 4096 + 1, 4096)) < 0.8 * rate(product(8192, 4096, 4096)));
@@ -215,7 +217,8 @@ TEST_CASE("a kernel is priced by the nearest measured shape", "[rehearsal]") {
   attention.k = 64;
   CHECK(rate(attention) == Approx(0.86 * 0.82 * 129.6e12).epsilon(0.001));
 
-  // Kernels without a measured rate, and those that memory bounds, cost as in a simulated step.
+  // Kernels without a measured rate, and kernels that memory bounds, cost the same as in a
+  // simulated step.
   const CostModel cost = [&] {
     Cluster plain = cluster;
     plain.machine.gpu.kernels.launches = {1, 1, 1};
@@ -238,7 +241,7 @@ TEST_CASE("products in 8 bits are priced without the kernel that quantizes", "[r
                  .k = 8192,
                  .flops = 2.0 * 8192 * 8192 * 8192,
                  .precision = Precision::fp8};
-  // hwprofiles/measured/h100.json: 1243 TFLOP/s with quantization.
+  // hwprofiles/measured/h100.json has 1243 TFLOP/s for this product, with quantization.
   const double measured_s = product.flops / 1243e12;
   CHECK(KernelPrices(cluster).of(product).value - gpu.kernel_latency_s ==
         Approx(measured_s - 9.7e-6 - 2.41e-12 * 8192 * 8192).epsilon(0.001));
@@ -275,8 +278,8 @@ TEST_CASE("the interval of a rehearsed step depends on what bounds it", "[rehear
 }
 
 TEST_CASE("a step takes what streams, events and the host's wait allow", "[rehearsal]") {
-  // First kernel 10 to 110, collective 110 to 160, kernel beside it 110 to 190, last one to 210;
-  // then the host works for 30 us more.
+  // The first kernel runs from 10 to 110 us, the collective from 110 to 160, the kernel beside it
+  // from 110 to 190, and the last one until 210. Then the host works for 30 us more.
   const ReplayedStep step = two_streams(80, true).replayed();
   CHECK(us(step.step_time) == Approx(240));
   CHECK(us(step.computing) == Approx(200));
@@ -286,7 +289,7 @@ TEST_CASE("a step takes what streams, events and the host's wait allow", "[rehea
   CHECK(us(step.busy[static_cast<std::size_t>(RecordedWork::communication)]) == Approx(50));
   CHECK(us(step.busy[static_cast<std::size_t>(RecordedWork::optimizer)]) == Approx(20));
 
-  // While the collective runs, the kernel does 50 / 1.5 of its 80 us.
+  // While the collective runs, the kernel does 50 / 1.5 of its 80 us of work.
   CHECK(us(two_streams(80, true).replayed(0.5).step_time) == Approx(240 + 50 - 50 / 1.5));
 
   // A shorter kernel leaves 30 us of the collective exposed: the last kernel runs from 160 to 180.
@@ -325,7 +328,7 @@ TEST_CASE("the host runs no more than a full queue ahead", "[rehearsal]") {
   Scene scene;
   for (int i = 0; i < 2000; ++i) scene.add(0, Recorded::kernel, 0, 1);
   scene.recording.step_host_s = 1500e-6;
-  // After 976 us the last 1,024 kernels are in the queue, and the host works for 1,500 us more.
+  // After 976 us the last 1,024 kernels are in the queue. The host then works for 1,500 us more.
   CHECK(us(scene.replayed().step_time) == Approx(2000 - 1024 + 1500).margin(2));
 }
 

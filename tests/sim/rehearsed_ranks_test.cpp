@@ -12,7 +12,8 @@ namespace {
 
 double us(SimTime time) { return to_seconds(time).value * 1e6; }
 
-// A rank of two on one stream, whose host takes no time. Messages and collectives last 10 us.
+// One of two ranks, with one stream and a host that takes no time. Messages and collectives last 10
+// us.
 struct Rank {
   PricedRecording played;
   Recording recording;
@@ -79,9 +80,10 @@ TEST_CASE("two stages of a pipeline wait for each other's messages", "[rehearsal
   second.computes(200).sends().computes(200).sends();
   const ReplayedRanks all = replayed(first, second);
   CHECK(all.meet);
-  // First stage: 100, message to 110, 100 to 210, message to 220. Second one: 110 to 210, 220 to
-  // 320, backward to 520, message to 530, backward to 730, message to 740. First one's backward:
-  // 530 to 730, 740 to 940.
+  // The first stage computes until 100, its message ends at 110, it computes until 210, and its
+  // second message ends at 220. The second stage computes from 110 to 210 and from 220 to 320, runs
+  // a backward until 520, its message ends at 530, a backward until 730, and a message until 740.
+  // The backwards of the first stage run from 530 to 730 and from 740 to 940.
   for (const ReplayedStep& step : all.steps) {
     CHECK(us(step.step_time) == Approx(940));
     CHECK(us(step.computing) == Approx(600));
@@ -113,7 +115,7 @@ TEST_CASE("messages that NCCL was given together run at once", "[rehearsal]") {
   CHECK(us(together.steps[0].step_time) == Approx(90));
   CHECK(us(together.steps[0].waiting) == Approx(30));
 
-  // One after another, each send would wait for a receive that comes after the other one's send.
+  // On one stream, each send would wait for a receive that comes after the other rank's send.
   Rank third(0), fourth(1);
   third.computes(50).sends().receives();
   fourth.computes(80).sends().receives();
@@ -133,7 +135,7 @@ TEST_CASE("messages that differ in number or size are not waited for", "[rehears
   CHECK_FALSE(meet(Rank(0).exchanges(RecordedCollective::send, 0, 8), Rank(1).receives()));
   CHECK_FALSE(meet(Rank(0).exchanges(RecordedCollective::all_reduce),
                    Rank(1).exchanges(RecordedCollective::broadcast)));
-  // Rank 2 is not recorded, and does what one of these does.
+  // Rank 2 is not recorded, so it counts as doing the same as one of the recorded ranks.
   Rank of_three(0);
   of_three.recording.groups = {{0, 2}};
   CHECK(meet(of_three.sends(), Rank(1)));

@@ -1,4 +1,4 @@
-// Violations of a rule that differ in numbers only are one.
+// Tests that violations of a rule that differ only in numbers are joined to one.
 #include "sim/planner/rejections.h"
 #include "tests/catch.h"
 

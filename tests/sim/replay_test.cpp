@@ -32,7 +32,7 @@ const Instruction& instruction_of(const Program& program, const TimelineEntry& e
   return program.bodies[task.body].instructions[entry.instruction];
 }
 
-// Every entry of a rank's stream in order of begin ends before the next begins.
+// Checks that every entry of a rank's stream ends before the next one begins.
 void check_streams(const ReplayResult& result, const Rehearsal& rehearsal) {
   std::map<std::pair<int, int>, std::vector<std::pair<SimTime, SimTime>>> streams;
   for (const TimelineEntry& entry : result.timeline.entries) {
@@ -185,9 +185,9 @@ TEST_CASE("equal stages with free communication idle as the formulas say", "[rep
           stages.push_back(equal_stage(stage, p, m, schedule, turns ? 2 : 1));
         const ReplayResult result = replay(stages, Topology(cluster));
         REQUIRE(std::ssize(result.stages) == p);
-        // Three equal pieces of work for each micro-batch. 1f1b idles p - 1 times all three,
-        // zero_bubble p - 1 times forward + backward - weights, that is one, the others p - 1 times
-        // that of one of their two chunks.
+        // A micro-batch has three equal pieces of work: forward, backward and weight gradients.
+        // 1f1b idles p - 1 times all three. zero_bubble idles p - 1 times forward + backward -
+        // weights, which is one piece, and the others p - 1 times that of one of their two chunks.
         const double idle = (turns ? 0.5 : splits ? 1 : 3) * (p - 1.0);
         for (const StageTimes& stage : result.stages)
           CHECK(static_cast<double>(stage.bubble) / static_cast<double>(stage.span) ==
@@ -222,9 +222,9 @@ TEST_CASE("zero_bubble trains a model with less idle time than 1f1b in as many s
 }
 
 TEST_CASE("the wire of a send is exposed, waiting for a peer's compute is bubble", "[replay]") {
-  // Two stages, one micro-batch: F0 | wire | F1 B1 | wire | B0. With B = 2 F: stage 0 idles
-  // wire + 3F + wire, of which the second wire is exposed; stage 1 idles F + wire, and 2F + wire at
-  // the end, of which the first wire is exposed.
+  // Two stages run one micro-batch: F0 | wire | F1 B1 | wire | B0, with B = 2 F. Stage 0 idles wire
+  // + 3F + wire, of which the second wire is exposed. Stage 1 idles F + wire, and 2F + wire at the
+  // end, of which the first wire is exposed.
   Cluster cluster{load_machine("p4d.24xlarge"), 1, 2, {}, 0.0};
   cluster.machine.host_latency = {1, 0};  // one second for each message
   const std::vector<Program> stages{equal_stage(0, 2, 1), equal_stage(1, 2, 1)};

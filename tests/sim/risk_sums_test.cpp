@@ -1,4 +1,4 @@
-// Tests that the summary of many played runs is what adding them up one by one gives.
+// Tests that the summary of many simulated runs equals their sum, one by one.
 #include <algorithm>
 
 #include "sim/risk/played_run.h"
@@ -36,12 +36,12 @@ TEST_CASE("spreads, shares and causes of a run are those of its played runs", "[
       count[cause] += played.count_of[cause], time_s[cause] += played.time_of_s[cause];
   }
   std::ranges::sort(wall_s);
-  // The 11th, 54th and 97th of 107.
+  // The 10th, 50th and 90th percentiles of 107 runs are the 11th, 54th and 97th values.
   CHECK(risk.wall_s.p10 == wall_s[10]);
   CHECK(risk.wall_s.p50 == wall_s[53]);
   CHECK(risk.wall_s.p90 == wall_s[96]);
   CHECK(risk.wall_s.mean == Approx(all_s / runs));
-  // Three hosts at 36 dollars an hour.
+  // Three hosts cost 36 dollars an hour each.
   REQUIRE(risk.usd);
   CHECK(risk.usd->p50 == Approx(3 * 36 * wall_s[53] / 3600));
   CHECK(risk.shares.lost == Approx(lost_s / all_s));

@@ -1,5 +1,5 @@
-// Tests whole runs under failures: against Daly's formula, against a run played step by step, and
-// against what Llama 3 405B met.
+// Tests whole runs with failures against Daly's formula, against a run that is played step by step,
+// and against the published interruptions of Llama 3 405B.
 #include "sim/risk/risk.h"
 
 #include <cmath>
@@ -28,7 +28,7 @@ RunModel sudden(double mean_s, double restart_s, double stall_s, double write_s)
   return model;
 }
 
-// 2,048 hosts of 8 H100 for 54 days, the state of 405 billion parameters.
+// Returns a run on 2,048 hosts of 8 H100 for 54 days, with the state of 405 billion parameters.
 RunModel llama_3(double wall_days) {
   Failures failures;
   failures.recovery = Recovery::hot_spare;
@@ -122,7 +122,7 @@ TEST_CASE("a notice saves the work where a checkpoint can be written within it",
   source.notice_s = 65;
   const RunRisk saved = risk_of(model, {.runs = 200});
   CHECK(saved.wall_s.mean < sudden_s);
-  // The work done while the checkpoint is written is lost, and part of a step.
+  // Only the work that is done while the checkpoint is written is lost, and a part of a step.
   CHECK(saved.shares.lost * saved.wall_s.mean / saved.failures < 60 + 5 + model.step_time_s);
 }
 
@@ -137,12 +137,13 @@ TEST_CASE("the chosen interval beats shorter and longer ones on the same failure
 }
 
 TEST_CASE("Llama 3's interruptions and its effective training time come out", "[risk]") {
-  // 54 days on the clock: the steps are those that fit into them.
+  // The run takes 54 days, with the number of steps that fit into them.
   RunModel model = llama_3(54);
   model.steps *= risk_of(model, {.runs = 100}).shares.steps;
   const RunRisk risk = risk_of(model, {.runs = 1000});
   CHECK(risk.wall_s.mean / day == Approx(54).epsilon(0.01));
-  // 466 interruptions, 419 of them unexpected, and "higher than 90 % effective training time".
+  // The paper reports 466 interruptions, 419 of them unexpected, and "higher than 90 % effective
+  // training time".
   double unexpected = 0;
   for (const CauseRisk& cause : risk.causes)
     if (cause.cause != FailureCause::maintenance) unexpected += cause.failures;
@@ -205,8 +206,8 @@ TEST_CASE("one failure takes its detection, a host asked for with the notice, an
     return model.restart_s / model.mean_time_between_failures_s / per_s;
   };
   using enum FailureCause;
-  // Without a notice: 40 + 900 + 300. With one of 120 s the host comes 780 s after the failure, and
-  // the checkpoint of 5 + 20 s is written in time.
+  // Without a notice, an outage takes 40 + 900 + 300 s. With a notice of 120 s, the host is
+  // replaced 780 s after the failure, and the checkpoint of 5 + 20 s is written in time.
   CHECK(outage_s({hardware, 0, 0, 40, true}) == Approx(1240));
   CHECK(outage_s({preemption, 0, 120, 0, true}) == Approx(780 + 300 + 25));
   CHECK(outage_s({preemption, 0, 24, 0, true}) == Approx(876 + 300));  // too short to write
@@ -217,7 +218,7 @@ TEST_CASE("one failure takes its detection, a host asked for with the notice, an
   CHECK(outage_s({preemption, 0, 120, 0, true}) == Approx(300 + 25));
 }
 
-// Failures are so rare that none falls into the outage of another.
+// Failures are so rare that no failure occurs during another outage.
 TEST_CASE("a played run waits for each lost host what its notice leaves of the replacement",
           "[risk]") {
   RunModel model = sudden(1e6, 100, 1, 0);
@@ -232,7 +233,8 @@ TEST_CASE("a played run waits for each lost host what its notice leaves of the r
       source.detection_s = 50;
       const PlayedRun run = play_run(model, 1, number);
       const auto count = static_cast<double>(run.failures);
-      // The detection hides 50 s of the wait.
+      // The detection of the failure takes 50 s, during which the replacement is already on its
+      // way.
       CHECK(run.waiting_s == Approx(count * std::max(0.0, 900 - notice_s - 50)));
       CHECK(run.restarts_s == Approx(count * (50 + 100)));
       failures += run.failures;

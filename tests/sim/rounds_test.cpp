@@ -19,7 +19,8 @@ namespace {
 constexpr Grid grids[] = {{1, 2}, {1, 3}, {1, 4}, {1, 7}, {1, 8}, {2, 1}, {3, 1}, {7, 1},
                           {8, 1}, {2, 2}, {2, 4}, {3, 4}, {5, 2}, {6, 3}, {2, 8}};
 
-// Rank r holds 2^r in every chunk, so a sum shows who is in it.
+// Returns buffers in which rank r holds 2^r in every chunk, so that a sum shows which ranks it
+// includes.
 Buffers powers(const Rounds& rounds) {
   Buffers buffers;
   for (int rank = 0; rank < rounds.ranks; ++rank)
@@ -114,8 +115,9 @@ TEST_CASE("a sampled all-to-all moves as many chunks as the whole one", "[sim][c
 TEST_CASE("every chunk sent is received, and rings send what theory says", "[sim][collectives]") {
   for (const Grid grid : grids) {
     const std::int64_t n = grid.ranks();
-    // Reduce-scatter and all-gather: n - 1 chunks per rank each, however the ring is cut in two
-    // levels: (k - 1) H + (H - 1) = H k - 1. A tree: all chunks over every edge, both ways.
+    // A rank sends n - 1 chunks in each of reduce-scatter and all-gather, also if the ring is cut
+    // into two levels: (k - 1) H + (H - 1) = H k - 1. A tree sends all chunks over every edge, in
+    // both directions.
     const Rounds ring = ring_all_reduce(grid.ranks()), levels = two_level_all_reduce(grid),
                  tree = tree_all_reduce(grid, 5), halving = halving_all_reduce(grid);
     CHECK(total(chunks_sent(ring)) == 2 * n * (n - 1));
@@ -132,7 +134,7 @@ TEST_CASE("the busiest host of a tree sends the bytes once if there are two host
   for (const int hosts : {2, 4, 5, 7, 8, 16, 33}) {
     const std::vector<std::int64_t> sent = chunks_sent(tree_all_reduce({hosts, 1}, 5));
     CHECK(*std::max_element(sent.begin(), sent.end()) == (hosts == 2 ? 10 : 20));
-    // Timing looks at the first hosts alone.
+    // Timing considers only the first hosts.
     CHECK(*std::max_element(sent.begin(), sent.begin() + std::min(hosts, 4)) ==
           *std::max_element(sent.begin(), sent.end()));
   }

@@ -11,8 +11,8 @@ namespace {
 
 constexpr double GiB = 1024.0 * 1024 * 1024;
 
-// A machine whose only limits are one NVSwitch link of 100 GB/s per GPU, a latency of 1 us per
-// step, and one NIC of 10 GB/s per GPU with 2 us per step.
+// Returns a cluster with only these limits: one NVSwitch link of 100 GB/s per GPU, a latency of 1
+// us per step, and one NIC of 10 GB/s per GPU with 2 us per step.
 Cluster uniform(int gpus, int hosts) {
   Machine machine;
   machine.name = "uniform";
@@ -41,7 +41,7 @@ std::vector<int> first_ranks(int count) {
   return ranks;
 }
 
-// Rank g of every host is in group g: one group per rail.
+// Returns one group per rail: the g-th ranks of all hosts are in group g.
 Groups rails(const Cluster& cluster) {
   Groups groups(static_cast<std::size_t>(cluster.processes_per_host));
   for (int rank = 0; rank < cluster.ranks(); ++rank)
@@ -60,7 +60,8 @@ double bus_bandwidth(const Cluster& cluster, double bytes) {
 }  // namespace
 
 TEST_CASE("on a uniform network a ring takes its closed form", "[sim][collectives]") {
-  // 2 (n - 1) (latency + bytes / (n bandwidth)) for all-reduce, half of it for its two halves.
+  // An all-reduce takes 2 (n - 1) (latency + bytes / (n bandwidth)), each of its two halves half of
+  // that.
   for (const int n : {2, 3, 4, 7, 8}) {
     const Topology topology(uniform(n, 1));
     const double bytes = 1e9, steps = 2.0 * (n - 1),
@@ -72,7 +73,7 @@ TEST_CASE("on a uniform network a ring takes its closed form", "[sim][collective
           Approx(expected / 2));
     CHECK(collective_time(topology, CollectiveKind::reduce_scatter, {bytes}, group).value ==
           Approx(expected / 2));
-    // n - 1 rounds in which every rank sends bytes / n, posted together.
+    // An all-to-all has n - 1 rounds, posted together, in which every rank sends bytes / n.
     CHECK(collective_time(topology, CollectiveKind::all_to_all, {bytes}, group).value ==
           Approx(1e-6 + (n - 1) * bytes / (n * 100e9)));
   }
@@ -80,22 +81,24 @@ TEST_CASE("on a uniform network a ring takes its closed form", "[sim][collective
 
 TEST_CASE("between hosts the NICs decide: a tree sends less than a ring between two",
           "[sim][collectives]") {
-  // 2 hosts x 4 GPUs, 64 MB. A ring: 14 steps of 8 MB through 4 NICs of 10 GB/s, 2800 us, of which
-  // 4 wait for the network and 10 do not, 18 us. A tree: 64 MB through 4 NICs, 1600 us, in 512
-  // chunks that take 8 steps, 6 of them inside the hosts: 7 / 512 more and 10 us.
+  // The all-reduce is of 64 MB on 2 hosts x 4 GPUs. A ring has 14 steps of 8 MB through 4 NICs of
+  // 10 GB/s, 2800 us. Of these steps 4 wait for the network and 10 do not, 18 us. A tree sends 64
+  // MB through 4 NICs, 1600 us, in 512 chunks that take 8 steps, 6 of them inside the hosts: 7 /
+  // 512 more, and 10 us.
   const Topology topology(uniform(4, 2));
   const auto all =
       choose_collective(topology, CollectiveKind::all_reduce, {64e6}, {first_ranks(8)});
   CHECK(all.algorithm == "tree");
   CHECK(all.time.value == Approx(1600e-6 * 68 / 61 + 10e-6));
-  // If the GPUs of a host sum less for each card than the card carries, the ring is faster.
+  // If the GPUs of a host sum fewer bytes per second for each card than the card carries, the ring
+  // is faster.
   Cluster narrow = uniform(4, 2);
   narrow.machine.network.tree_bandwidth_bytes_per_s = 5e9;
   const auto ring =
       choose_collective(Topology(narrow), CollectiveKind::all_reduce, {64e6}, {first_ranks(8)});
   CHECK(ring.algorithm == "ring");
   CHECK(ring.time.value == Approx(2818e-6));
-  // One rank per host, four such groups at once, each with its own NIC: 2 steps of 32 MB at 10
+  // Four groups of one rank per host run at once, each with its own NIC: 2 steps of 32 MB at 10
   // GB/s.
   CHECK(collective_time(topology, CollectiveKind::all_reduce, {64e6}, rails(topology.cluster()))
             .value == Approx(2 * (2e-6 + 32e6 / 10e9)));
@@ -103,8 +106,8 @@ TEST_CASE("between hosts the NICs decide: a tree sends less than a ring between 
 
 TEST_CASE("short messages between hosts take the protocol without Simple's latency",
           "[sim][collectives]") {
-  // Two hosts x 1 GPU, 100 KB, a ring of 2 steps of 2 us: 10 us on the wire. LL sends the double,
-  // Simple waits 20 us more in each step.
+  // Two hosts with 1 GPU each send 100 KB in a ring of 2 steps of 2 us, which takes 10 us on the
+  // wire. The protocol LL sends twice the bytes. Simple waits 20 us more in each step.
   Cluster cluster = uniform(1, 2);
   cluster.machine.network.ll_bandwidth_bytes_per_s = 1e12;
   cluster.machine.network.simple_step_latency_s = 20e-6;
@@ -118,7 +121,8 @@ TEST_CASE("short messages between hosts take the protocol without Simple's laten
 }
 
 TEST_CASE("switches that sum up take all-reduces of more than four GPUs", "[sim][collectives]") {
-  // 8 GPUs, 80 MB: 10 us, two steps of 1 us, and 140 MB at 200 GB/s of bus bandwidth.
+  // With 8 GPUs and 80 MB, an all-reduce in the switch takes 10 us, two steps of 1 us, and 140 MB
+  // at 200 GB/s of bus bandwidth.
   Cluster cluster = uniform(8, 1);
   cluster.machine.nvlink.nvls_efficiency = 2;
   cluster.machine.nvlink.nvls_latency_s = 10e-6;
@@ -132,7 +136,8 @@ TEST_CASE("switches that sum up take all-reduces of more than four GPUs", "[sim]
 }
 
 TEST_CASE("inside a host the fastest of three protocols is taken", "[sim][collectives]") {
-  // 8 GPUs, all-gather: 7 steps of 1 us; 7/8 of the bytes go over a link of 100 GB/s.
+  // An all-gather among 8 GPUs has 7 steps of 1 us, and 7/8 of the bytes go over a link of 100
+  // GB/s.
   Cluster cluster = uniform(8, 1);
   Nvlink& nvlink = cluster.machine.nvlink;
   nvlink.ll_bandwidth_bytes_per_s = 25e9;
@@ -145,10 +150,10 @@ TEST_CASE("inside a host the fastest of three protocols is taken", "[sim][collec
   CHECK(time(8e3) == Approx(7e-6 + 7e3 / 25e9));             // LL
   CHECK(time(1.6e6) == Approx(7e-6 + 1.4e6 / 50e9 + 5e-6));  // LL128
   CHECK(time(80e6) == Approx(7e-6 + 70e6 / 100e9 + 20e-6));  // Simple
-  // While Simple's pipeline fills, 6 steps wait for a rank's 10 MB, but for no more than 1 MB each.
+  // While Simple's pipeline fills, 6 steps wait for a rank's 10 MB, but for at most 1 MB each.
   nvlink.simple_fill_bytes = 1e6;
   CHECK(time(80e6) == Approx(7e-6 + 70e6 / 100e9 + 20e-6 + 6e6 / 100e9));
-  // A rank also copies its own 10 MB.
+  // A rank also copies its own 10 MB, here at half the cost.
   nvlink.own_share = 0.5;
   CHECK(time(80e6) == Approx(7e-6 + 75e6 / 100e9 + 20e-6 + 6e6 / 100e9));
   CHECK(time(80e6, CollectiveKind::broadcast) < 80e6 / 99e9 + 100e-6);  // has no own part
@@ -211,7 +216,7 @@ TEST_CASE("an algorithm that is asked for is taken, or a ring with Simple", "[si
 }
 
 TEST_CASE("72 GPUs of one NVLink domain are one host", "[sim][collectives]") {
-  // 8 GiB among 72: 340 us of NVLink for each GiB of a ring, where 400 Gb/s would take 21 ms.
+  // A ring of 72 GPUs needs 340 us of NVLink for each of 8 GiB. At 400 Gb/s it would be 21 ms.
   const Cluster rack = cluster_of("gb200-nvl72", 1);
   CHECK(rack.ranks() == 72);
   const auto all =
@@ -234,9 +239,9 @@ TEST_CASE("rings over hosts with one card enter and leave them beside it", "[sim
 }
 
 TEST_CASE("a gather in two levels sends less over the network", "[sim][collectives]") {
-  // 2 hosts x 4 GPUs, 64 MB: inside 3 steps of 16 MB at 100 GB/s, across 1 step of 8 MB at 10 GB/s,
-  // 480 + 800 us, latency 3 + 2 us. In one ring 7 steps of 8 MB through 4 NICs, 1400 us, latency 5
-  // x 1 + 2 x 2 us.
+  // A gather of 64 MB on 2 hosts x 4 GPUs in two levels has 3 steps of 16 MB at 100 GB/s inside a
+  // host and 1 step of 8 MB at 10 GB/s across: 480 + 800 us, and a latency of 3 + 2 us. One ring
+  // has 7 steps of 8 MB through 4 NICs: 1400 us, and a latency of 5 x 1 + 2 x 2 us.
   const Topology topology(uniform(4, 2));
   const auto time = [&](CollectiveKind kind) {
     return collective_time(topology, kind, {64e6}, {first_ranks(8)}).value;
@@ -244,7 +249,7 @@ TEST_CASE("a gather in two levels sends less over the network", "[sim][collectiv
   CHECK(time(CollectiveKind::two_level_all_gather) == Approx(1285e-6));
   CHECK(time(CollectiveKind::all_gather) == Approx(1409e-6));
   CHECK(time(CollectiveKind::reduce_scatter) == Approx(1409e-6));
-  // Inside a host there is one level.
+  // Inside a host both gathers are the same, because there is only one level.
   const Topology host(uniform(4, 1));
   CHECK(
       collective_time(host, CollectiveKind::two_level_all_gather, {64e6}, {first_ranks(4)}).value ==
@@ -252,8 +257,8 @@ TEST_CASE("a gather in two levels sends less over the network", "[sim][collectiv
 }
 
 TEST_CASE("groups that share NICs share their bandwidth", "[sim][collectives]") {
-  // p4d: GPUs 0 and 1 share one NIC. All 8 groups at once take twice as long on the wire as every
-  // other.
+  // On a p4d, GPUs 0 and 1 share one NIC. All 8 groups at once take twice as long on the wire as
+  // every second group.
   const Cluster cluster = cluster_of("p4d.24xlarge", 4);
   const Topology topology(cluster);
   const Groups all = rails(cluster);
@@ -269,7 +274,7 @@ TEST_CASE("known machines reach their published all-reduce bus bandwidth", "[sim
   CHECK(bus_bandwidth(cluster_of("p4d.24xlarge", 1), GiB) == Approx(229e9).epsilon(0.015));
   CHECK(bus_bandwidth(cluster_of("p4de.24xlarge", 2), 2 * GiB) == Approx(78.3e9).epsilon(0.05));
   CHECK(bus_bandwidth(cluster_of("p5.48xlarge", 2), 2 * GiB) == Approx(443.7e9).epsilon(0.06));
-  // V100 cube mesh, the first n GPUs.
+  // These bandwidths are published for the first n GPUs of a V100 cube mesh.
   const double published[] = {22.6e9, 45e9, 85e9, 37e9, 46e9, 87e9, 135e9};
   for (int n = 2; n <= 8; ++n) {
     INFO(n);
@@ -334,7 +339,7 @@ TEST_CASE("pipeline sends share the NICs of their hosts", "[sim][collectives]") 
   const auto time = [&](const std::vector<std::pair<int, int>>& pairs) {
     return transfer_time(topology, {1e10}, pairs).value;
   };
-  // A NIC carries 12.5 GB/s less what is lost: for one GPU, or for the two that share it.
+  // A NIC carries 12.5 GB/s times its efficiency, for one GPU or for the two that share it.
   const double nic = 12.5e9 * topology.cluster().machine.network.efficiency;
   CHECK(time({{0, 8}}) == Approx(1e10 / nic).epsilon(0.001));
   CHECK(time({{0, 8}, {1, 9}}) == Approx(2e10 / nic).epsilon(0.001));
@@ -350,11 +355,12 @@ TEST_CASE("ranks of a CPU computer share its memory", "[sim][collectives]") {
   local.gpu.kind = DeviceKind::cpu;
   local.shared_memory = SharedMemory{4e9, 6e9};
   local.host_latency = {0, 2e-6};
-  // Two ranks: 2 steps of 50 MB; each would copy at 4 GB/s, together they get 6, so 3 GB/s each.
+  // Two ranks have 2 steps of 50 MB. Each rank alone would copy at 4 GB/s, but together they get 6
+  // GB/s, so 3 GB/s each.
   CHECK(collective_time(Topology({local, 1, 2, {}, {}}), CollectiveKind::all_reduce, {100e6},
                         {{0, 1}})
             .value == Approx(2 * (2e-6 + 50e6 / 3e9)));
-  // A few bytes among 8 ranks: 2 log2 8 = 6 steps instead of 14.
+  // For a few bytes, 8 ranks take 2 log2 8 = 6 steps instead of 14.
   CHECK(collective_time(Topology({local, 1, 8, {}, {}}), CollectiveKind::all_reduce, {8},
                         {first_ranks(8)})
             .value == Approx(6 * 2e-6).epsilon(0.01));

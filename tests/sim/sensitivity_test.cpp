@@ -1,5 +1,5 @@
-// Tests which inputs change the result: each in its direction, against closed forms where there are
-// any.
+// Tests that each input changes the result in the expected direction, and compares it with closed
+// forms if there are any.
 #include "sim/advise/sensitivity.h"
 
 #include "sim/planner/search.h"
@@ -59,7 +59,8 @@ TEST_CASE("each input moves the answer in its direction, the widest first", "[ad
     CHECK(all.swings[i].base == base);
     if (i > 0) CHECK(all.swings[i].width() <= all.swings[i - 1].width());
   }
-  // Twice the batch is half the steps of twice the work: never slower.
+  // A batch of twice the size needs half of the steps, each with twice the work, which is never
+  // slower.
   CHECK(swing(all, "global batch").high.number < base);
   CHECK(swing(all, "global batch").low.number > base);
 }

@@ -1,4 +1,4 @@
-// Tests what the settings of sharding do to the predicted step.
+// Tests how the settings of sharding change the predicted step.
 #include <array>
 
 #include "sim/predict/predict.h"
@@ -56,8 +56,8 @@ TEST_CASE("more live parameters are never slower", "[replay][shard]") {
   }
 }
 
-// 32 hosts, eight stages with six chunks each, 192 micro-batches; a replica's gradients are 2.7 GiB
-// a rank.
+// The job runs on 32 hosts, with eight stages of six chunks each and 192 micro-batches. A replica
+// has 2.7 GiB of gradients per rank.
 TEST_CASE("GPT 175B under ZeRO 2 takes the time of ZeRO 1 where it reduces once a step",
           "[replay][shard]") {
   const Cluster cluster{load_machine("p4de.24xlarge"), 32, 8, {}, {}};

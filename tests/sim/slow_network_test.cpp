@@ -1,7 +1,7 @@
-// Jobs that a slow network decides: expert groups over several hosts, and reductions of gradients;
-// and one that the optimizer of experts decides.
-// The bounds are below every plan and near it, and the search finds what simulating every plan
-// finds, which is another plan than on a fast network.
+// Tests jobs that a slow network limits, because expert groups or reductions of gradients cross
+// hosts, and a job that the optimizer of experts limits. The bounds must be below every plan and
+// near it, and the search must find the same as simulating every plan, which is another plan than
+// on a fast network.
 #include <algorithm>
 #include <limits>
 
@@ -53,7 +53,7 @@ Candidate fastest(const json& job, int hosts, double nearness) {
   REQUIRE(!found.plans.empty());
   CHECK(found.plans.front().prediction.step_time_s == best_s);
   CHECK(found.proven_gap == 0);
-  // After few simulations, the reported gap is at least what there is to gain.
+  // After few simulations, the reported gap must be at least the possible gain.
   const SearchResult gap = search(planned.job, some);
   REQUIRE(!gap.plans.empty());
   CHECK((1 - gap.proven_gap) * gap.plans.front().prediction.step_time_s <= best_s);
@@ -64,7 +64,8 @@ Candidate fastest(const json& job, int hosts, double nearness) {
 
 TEST_CASE("on a slow network wide experts are shared over hosts, narrow ones inside them",
           "[planner]") {
-  // A stage has four ranks of each host: expert groups of eight or more are on two or more.
+  // A stage has four ranks on each host, so expert groups of eight or more are on two or more
+  // hosts.
   const auto best = [](int ffn, double gbps) {
     return fastest(job_of(model_of("mixtral", ffn), 4,
                           {{"pipeline", 2},

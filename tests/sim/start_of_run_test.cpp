@@ -1,4 +1,4 @@
-// The start of a run: hosts that are rented, weights that are read.
+// Tests the start of a run: the time until rented hosts are ready, and the time to read weights.
 #include "sim/planner/start_of_run.h"
 
 #include <string>
@@ -40,7 +40,7 @@ TEST_CASE("rented hosts take time to be there, and adapters read a model", "[pla
   CHECK(start_of(job_of("", R"(, "objective": {"price": "own"})"), cluster).hosts_s == 0);
   const Job adapters =
       job_of(R"(, "lora": {"rank": 8, "alpha": 16, "target_modules": "all-linear"})");
-  // 124.4 M parameters of the model, and those of the adapters, of 2 bytes at 1 GB/s.
+  // The model has 124.4 M parameters, and the adapters theirs, of 2 bytes each, read at 1 GB/s.
   CHECK(start_of(adapters, cluster).weights_s == Approx(0.25).epsilon(0.05));
   Cluster slow = cluster;
   slow.failures = Failures{};
@@ -63,7 +63,7 @@ TEST_CASE("a run includes its start where that is more than 5 % of the steps", "
   const WholeJob extended = whole(job_of(R"(, "steps": 20000)"));
   CHECK(extended.time_s == 20000);
   CHECK(extended.start.total_s() == 0);
-  // As many tokens as an hour allows are those of 50 minutes.
+  // An hour minus the start leaves 50 minutes of training.
   const WholeJob most =
       whole(job_of("", R"(, "objective": {"minimize": "tokens", "deadline_s": 3600})"));
   CHECK(most.time_s == 3600);

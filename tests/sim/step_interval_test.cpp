@@ -1,4 +1,4 @@
-// The interval of a predicted step: of one host, and of many.
+// Tests the interval of a predicted step time, for one host and for several hosts.
 #include "hwprofiles/load.h"
 #include "tests/catch.h"
 #include "tests/sim/plans.h"

@@ -1,5 +1,5 @@
-// Tests that the parts of a step sum to it, and that the changes from one step to another sum to
-// their difference, to the picosecond, on random pairs of plans.
+// Tests that the parts of a step add up to its time, and that the changes from one step to another
+// add up to their difference, to the picosecond, on random pairs of plans.
 #include "sim/predict/step_parts.h"
 
 #include <map>

@@ -1,4 +1,4 @@
-// A search that is asked to stop answers with what it has found so far.
+// Tests that a search that is asked to stop returns what it has found so far.
 #include <atomic>
 #include <nlohmann/json.hpp>
 
@@ -21,7 +21,7 @@ Job small_job() {
                   "job.json", ".", machine_facts);
 }
 
-// Asks to stop from the call number `calls` on.
+// Returns options that ask the search to stop after this many calls of `stop`.
 SearchOptions stopped_after(int calls) {
   SearchOptions options;
   options.threads = 1;

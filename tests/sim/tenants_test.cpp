@@ -1,5 +1,5 @@
-// Tests two jobs of several stages on one fabric, by closed forms: when each sends over the spine,
-// and what the other leaves of it.
+// Tests two jobs of several stages on one fabric by closed forms: when each job sends over the
+// spine, and how much of the spine the other job leaves.
 #include <algorithm>
 #include <array>
 
@@ -77,8 +77,9 @@ Sent sent_by(const Tenant& tenant, double spine_share = 1) {
   return sent;
 }
 
-// Returns the share of the way to the spine that the other job leaves. The other job sends in a
-// share `sends` of the time, and then wants `wanted` of two hosts' cards.
+// Returns the share of a leaf's bandwidth to the spine that the other job leaves. The other job
+// sends during the share `sends` of the time, and then needs the bandwidth of `wanted` of the
+// leaf's two hosts.
 double left_by(double sends, double wanted) { return 1 / (1 - sends + sends * 2 / (2 - wanted)); }
 
 }  // namespace
@@ -94,7 +95,7 @@ TEST_CASE("stages on different hosts send messages over the spine, each its own 
     CHECK(step.sends == Approx(sent.all() / step.alone_s).epsilon(1e-3));
     CHECK(step.together_s == step.alone_s);
   }
-  // They meet in the leaf of the second stage of one and the first of the other.
+  // The two jobs share the leaf that has the second stage of one and the first stage of the other.
   CHECK(steps[0].spine_share ==
         Approx(left_by(steps[1].sends, (sent.onwards + sent.mean_reductions()) / sent.all())));
   CHECK(steps[1].spine_share ==
@@ -119,7 +120,7 @@ TEST_CASE("where the way is full, each is slowed down while the other sends", "[
   const Sent alone = sent_by(a);
   for (const SharedStep& step : share_fabric({a, b})) {
     const Sent together = sent_by(a, step.spine_share);
-    // Stages reduce at once, and those of both tables after both.
+    // Both stages reduce at the same time, and tied embeddings are reduced after both.
     const auto more = [&](int stage) {
       return together.reductions[stage] - alone.reductions[stage];
     };

@@ -1,5 +1,5 @@
-// A step taken apart by its timeline: by hand, against the replay's own account, and read again
-// from a trace.
+// Tests the parts of a step that follow from its timeline: by hand, against the replay's own
+// account, and after the timeline was written to a trace and read again.
 #include "sim/predict/timeline_parts.h"
 
 #include <fstream>
@@ -16,8 +16,8 @@ using namespace meshwright::tests;
 
 namespace {
 
-// One task of: compute, communication of tensor ranks, compute, communication of data ranks, a
-// message.
+// Returns a program of one task: compute, communication of tensor ranks, compute, communication of
+// data ranks, and a message.
 Program by_hand() {
   Program program;
   Body body;
@@ -80,7 +80,7 @@ TEST_CASE("a predicted timeline has the parts of the replay's account", "[explai
       const StepParts parts = timeline_parts(program, cluster, timeline, rank);
       CHECK(sum_of(parts) == parts.step_time);
       CHECK(parts.step_time <= prediction.step_time);
-      // Ranks of a stage may differ; kinds of work that some of them do not have, none has.
+      // Ranks of a stage may differ in times, but all of them have the same kinds of work.
       for (const char* work : {"matrix products", "attention", "other kernels", "recomputation"})
         CHECK((part(parts, work) > 0) == (part(account, work) > 0));
       if (each.plan.parallelism.pipeline == 1) CHECK(part(parts, "waiting for other stages") == 0);

@@ -32,13 +32,14 @@ TEST_CASE("errors of hand-made pairs") {
   CHECK(summary.mape == Approx((0.1 + 0.2 + 0 + 0.5) / 4));
   CHECK(summary.bias == Approx((0.1 - 0.2 + 0 + 0.5) / 4));
   CHECK(summary.median_ape == Approx((0.1 + 0.2) / 2));
-  // The 90th percentile lies 0.9 * 3 = 2.7 ranks up: 0.2 + 0.7 * (0.5 - 0.2).
+  // The 90th percentile is at rank 0.9 * 3 = 2.7: 0.2 + 0.7 * (0.5 - 0.2).
   CHECK(summary.p90_ape == Approx(0.2 + 0.7 * 0.3));
   CHECK_FALSE(summary.constant_mfu);
 }
 
 TEST_CASE("the baseline is one MFU for all rows of a source") {
-  // Predicted MFU 0.4 in 1 s; measured 1 s, 2 s, 0.8 s: measured MFU 0.4, 0.2, 0.5.
+  // The predicted step has MFU 0.4 and takes 1 s. Measured steps take 1 s, 2 s and 0.8 s, so their
+  // MFU is 0.4, 0.2 and 0.5.
   std::vector<ScoredStep> steps(3);
   const double measured[] = {1, 2, 0.8};
   for (std::size_t i = 0; i < 3; ++i) {
@@ -48,7 +49,7 @@ TEST_CASE("the baseline is one MFU for all rows of a source") {
   }
   const ErrorSummary summary = summarise("hand", steps);
   CHECK(*summary.constant_mfu == Approx(0.4));
-  // With MFU 0.4 all are predicted 1 s: errors 0, 1/2 - 1, 1/0.8 - 1.
+  // With MFU 0.4, all steps are predicted to take 1 s, with errors 0, 1/2 - 1 and 1/0.8 - 1.
   CHECK(*summary.constant_mfu_mape == Approx((0 + 0.5 + 0.25) / 3));
 }
 
@@ -125,9 +126,10 @@ TEST_CASE("a published peak of memory is compared with what its reading could se
   CHECK_THROWS_AS(predicted(R"(, "peak_memory_of": "driver")"), InputError);
 }
 
-// The numbers are the same under sanitizers, which take minutes for them.
+// Under sanitizers the results would be the same, but take minutes.
 #ifndef __SANITIZE_ADDRESS__
-// The bars leave a tenth of what was reached (docs/accuracy.md); the ZeRO-3 of 2021 has none.
+// The bars are a tenth above the errors that were reached (docs/accuracy.md). The ZeRO-3 source of
+// 2021 has no bar.
 TEST_CASE("steps that no constant was fitted to are predicted", "[validate]") {
   const std::map<std::string, double> bars = {
       {"dlperf_megatron_v100", 0.068}, {"fms_a100_qlora", 0.098},
@@ -147,8 +149,8 @@ TEST_CASE("steps that no constant was fitted to are predicted", "[validate]") {
   CHECK(held == bars.size());
 }
 
-// Sources to which no constant was fitted: mixtures of experts, and PyTorch's frameworks, whose
-// kernels have measured rates. The bars leave a twentieth of what was reached.
+// Bars for sources to which no constant was fitted: mixtures of experts, and PyTorch's frameworks,
+// whose kernels have measured rates. The bars are a twentieth above the errors that were reached.
 const std::map<std::string, double> unfitted_bars = {
     {"automodel_h100_moe_lora", 0.104},    {"bridge_moe_h100_blackwell", 0.228},
     {"fms_a100_finetune", 0.119},          {"internevo_7b_a100", 0.214},
@@ -168,7 +170,8 @@ TEST_CASE("steps of sources that no constant was fitted to are predicted", "[val
   }
 }
 
-// A twentieth above what is reached (docs/accuracy.md), per source; collectives and batches too.
+// Bars of each source are a twentieth above the errors that were reached (docs/accuracy.md).
+// Collectives and batches have bars too.
 TEST_CASE("what the constants were fitted to is predicted as before", "[validate]") {
   const std::map<std::string, double> bars = {
       {"alpa_16v100_server", 0.066},
@@ -310,13 +313,14 @@ TEST_CASE("quantiles count values by their weights", "[validate]") {
   CHECK(quantile({{3, 1}, {1, 1}, {2, 1}}, 0.5) == Approx(2));
   CHECK(quantile({{1, 1}, {2, 1}}, 0.25) == Approx(1.25));
   CHECK(quantile({{1, 1}, {2, 1}, {10, 1e-6}}, 1) == Approx(10));
-  // A heavy value draws the middle to itself.
+  // A value with a large weight moves the median to itself.
   CHECK(quantile({{1, 1}, {2, 8}, {10, 1}}, 0.5) == Approx(2));
   CHECK(quantile({{7, 0.5}}, 0.9) == Approx(7));
 }
 
 TEST_CASE("a fit finds the constants with which measurements were made", "[validate]") {
-  // The newest software, and a stack whose share is no part of the constants.
+  // The cases are the newest software, and an older stack, whose factor is not one of the fitted
+  // constants.
   const auto [name, stack] =
       GENERATE(std::pair<std::string, std::string>{"dgx-a100-80gb", ""},
                std::pair<std::string, std::string>{"dgx-h100", R"(, "stack": "2023")"});
@@ -350,8 +354,9 @@ TEST_CASE("a fit finds the constants with which measurements were made", "[valid
   CHECK(error(fit_constants(std::span(&evidence, 1), {})) < 0.01);
 }
 
-// Before its first step a fit's cost is the sum of the rows' losses, each times its weight: 24 for
-// the source, shared out among its rows. A row alone has all of it, and so shows its loss.
+// Before the first step of a fit, its cost is the sum of the rows' losses, each times its weight. A
+// source has a weight of 24, which its rows share. A single row has all of it, and so shows its
+// loss.
 TEST_CASE("layouts of one question over several hosts count up to twice in a fit", "[validate]") {
   const auto row_of = [](int hosts, int micro_batch, int layers, double time) {
     StepRow row;
@@ -424,16 +429,18 @@ TEST_CASE("plans that are predicted or measured alike are not in order", "[valid
     }
     return summarise("made", steps);
   };
-  // 1 and 2 are predicted alike: that pair is not in order, the two others are.
+  // The first two plans have the same prediction, so their pair is not in order. The two other
+  // pairs are.
   CHECK(*summary_of({{1, 1}, {1, 2}, {2, 3}}).pairs_in_order == Approx(2.0 / 3));
-  // 1 and 2 are measured alike: nobody can say which should be first, so there are two pairs.
+  // The first two plans have the same measurement, so their pair has no order, and two pairs are
+  // left.
   CHECK(*summary_of({{1, 2}, {2, 2}, {3, 3}}).pairs_in_order == Approx(1));
   CHECK(*summary_of({{2, 2}, {1, 2}, {3, 1}}).pairs_in_order == Approx(0));
-  // All predicted alike: the first one is chosen, and it took 3 where 1 was possible.
+  // All plans have the same prediction, so the first one is chosen. It took 3 where 1 was possible.
   const ErrorSummary alike = summary_of({{1, 3}, {1, 1}, {1, 2}});
   CHECK(*alike.pairs_in_order == Approx(0));
   CHECK(*alike.regret == Approx(2));
-  // All measured alike: there is no order.
+  // All plans have the same measurement, so there is no order.
   CHECK(!summary_of({{1, 2}, {2, 2}, {3, 2}}).pairs_in_order);
   // Two plans are too few to choose from.
   CHECK(!summary_of({{1, 1}, {2, 2}}).pairs_in_order);

@@ -1,4 +1,4 @@
-// The sentence that names what more GPUs lose, of made-up rungs.
+// Tests the sentence that says what is lost with more GPUs, for made-up rungs of a ladder.
 #include "sim/advise/ladder.h"
 #include "tests/catch.h"
 
@@ -6,7 +6,7 @@ using namespace meshwright::tests;
 
 namespace {
 
-// Products, exposed reductions and bubble, of a step of 1000.
+// Returns a rung whose step of 1000 consists of matmuls, exposed reductions and bubble.
 Rung rung_of(int hosts, double efficiency, SimTime reductions, SimTime bubble) {
   Rung rung;
   rung.hosts = hosts;

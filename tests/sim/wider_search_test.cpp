@@ -1,5 +1,5 @@
-// More clusters to choose from are never a loss: of random jobs, what a search over several finds
-// is at least as good as what it finds on each of them alone, and on some of them.
+// Tests that more clusters to choose from are never a loss: for random jobs, a search over several
+// clusters finds a plan at least as good as a search on each single cluster and on some of them.
 #include <optional>
 #include <vector>
 
@@ -19,7 +19,7 @@ namespace {
 
 const int jobs = sanitized ? 20 : 200 / one_in(5);
 
-// Few simulations, so that the first look at a cluster leaves much open.
+// Options with few simulations, so that the first look at a cluster leaves many plans open.
 const SearchOptions few{
     .keep_best = 3, .simulate_at_most = 8, .simulate_first = 2, .load = fuzz::load_machine_of_job};
 
