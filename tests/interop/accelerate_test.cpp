@@ -1,4 +1,4 @@
-// accelerate's settings to a job and back, in exact words.
+// Tests that accelerate's settings become a job and settings again, compared word for word.
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tests/interop/read_text.h"

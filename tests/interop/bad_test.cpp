@@ -1,5 +1,5 @@
-// Settings that cannot be a job: one message, with the file and the line, and the setting's own
-// name.
+// Tests that settings which cannot become a job give one message, with the file, the line and the
+// setting's own name.
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tests/interop/settings_files.h"

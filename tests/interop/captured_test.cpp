@@ -1,4 +1,4 @@
-// Captured models: which frameworks run them, with which plans, and what an export holds.
+// Tests captured models: which frameworks run them with which plans, and what an export contains.
 #include "tests/models/captured.h"
 #include "models/core/error.h"
 #include "sim/planner/search.h"

@@ -1,5 +1,5 @@
-// Tests how context ranks exchange what attention needs, in the words of Megatron-LM and of the
-// frameworks that are built on it.
+// Tests the settings that say how context ranks exchange keys, values and heads, in the words of
+// Megatron-LM and of the frameworks that are built on it.
 #include "tests/catch.h"
 #include "tests/interop/read_text.h"
 #include "tests/message_of.h"
@@ -49,7 +49,7 @@ TEST_CASE("Megatron-LM's a2a+p2p has two sizes, and comes back", "[interop]") {
   const std::string text = exported_text(job, Framework::megatron_lm, 1, "arguments.txt");
   CHECK(text.find("--cp-comm-type a2a+p2p") != std::string::npos);
   CHECK(text.find(sizes + "2 2") != std::string::npos);
-  // One level is one exchange.
+  // If one of the two sizes is 1, there is only one kind of exchange.
   CHECK(levels(sizes + "4 1")["parallelism"]["context_exchange"] == "all_to_all");
   CHECK(levels(sizes + "1 4")["parallelism"]["context_exchange"] == "p2p");
   for (const std::string& wrong : {std::string(), sizes + "4", sizes + "2 4", sizes + "-2 -2"}) {

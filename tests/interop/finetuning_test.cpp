@@ -1,4 +1,4 @@
-// Settings of programs that fine-tune: torchtune, axolotl, LLaMA-Factory and trl.
+// Tests the settings of programs for fine-tuning: torchtune, axolotl, LLaMA-Factory and trl.
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
@@ -33,7 +33,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// In the form of torchtune's recipes/configs.
+// Returns a recipe in the form of torchtune's recipes/configs.
 std::string tune(const std::string& model, const std::string& more = "") {
   return "output_dir: /tmp/run\n"
          "tokenizer:\n  _component_: torchtune.models.llama3.llama3_tokenizer\n"
@@ -224,7 +224,7 @@ TEST_CASE("the type in which a model is loaded is that of its training states", 
   CHECK(training("torch_dtype: bfloat16\noptim: adafactor\n")["master_weights"] == "none");
 }
 
-// Examples are started in the root of their repository.
+// Examples are started in the root folder of their repository, so their paths are relative to it.
 TEST_CASE("a named file is found from a folder above, too", "[interop]") {
   const TestFolder folder;
   std::filesystem::create_directories(folder.file("ds"));

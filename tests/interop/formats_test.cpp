@@ -1,4 +1,5 @@
-// Files of settings as flat lists, with the place of each, and what is refused of them.
+// Tests that files of settings are read as flat lists with the place of each setting, and which
+// files are rejected.
 #include "tools/interop/formats/formats.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
@@ -10,7 +11,7 @@ using nlohmann::json;
 
 namespace {
 
-// "name=value@place", a line each.
+// Returns a line "name=value@place" for each setting.
 std::string listed(const Settings& settings) {
   std::string text;
   for (const Setting& each : settings.all())

@@ -1,5 +1,5 @@
-// Text that an export writes is read back as the same text, and what starts a run starts nothing
-// else: the scripts really run, with stand-ins for all that they call.
+// Tests that any text which an export writes is read back unchanged, and that scripts start only
+// the run itself. The scripts really run, with stand-ins for all programs that they call.
 #include <toml++/toml.h>
 #include <yaml-cpp/yaml.h>
 
@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Programs on PATH that write down how they were called, and go on with the command that they were
-// given, as the real ones do.
+// Stand-ins for the programs on PATH. Each one records its call, and then runs the command that it
+// was given, as the real one does.
 class StandIns {
  public:
   StandIns() {
@@ -77,7 +77,7 @@ class StandIns {
   TestFolder folder_;
 };
 
-// Returns what a YAML file holds of a text: yaml-cpp replaces what is no character.
+// Returns the text as a YAML file gives it back. yaml-cpp replaces the noncharacter U+FFFE.
 std::string in_yaml(std::string text) {
   const std::size_t at = text.find("\xef\xbf\xbe");
   return at == std::string::npos ? text : text.replace(at, 3, "\xef\xbf\xbd");

@@ -1,4 +1,4 @@
-// HyperPod's recipes to a job and back.
+// Tests that HyperPod's recipes become a job and recipes again.
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tests/interop/read_text.h"
@@ -81,7 +81,8 @@ TEST_CASE("recipes of NeMo become Megatron's plans", "[interop]") {
   CHECK(job["training"]["gradient_reduce_precision"] == "fp32");
 }
 
-// `moe` and the number of experts are said apart; a recipe has experts only where both agree.
+// A recipe has separate keys for `moe` and the number of experts. The model has experts only if
+// both say so.
 TEST_CASE("a recipe's model has experts where it says both that and how many", "[interop]") {
   struct Said {
     const char* lines;
@@ -117,7 +118,7 @@ TEST_CASE("what is wrong in a recipe is told at its line", "[interop]") {
       std::string::npos);
 }
 
-// HyperPod tunes a model of a given name unless a recipe says otherwise.
+// HyperPod fine-tunes a model of a given name unless the recipe sets do_finetune to false.
 TEST_CASE("an exported recipe trains from the beginning", "[interop]") {
   const json job = {{"model", "llama-2-7b"},
                     {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 2}}},

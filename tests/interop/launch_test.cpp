@@ -1,4 +1,4 @@
-// Tests the scripts that start a run, word by word and as a shell reads them.
+// Tests the scripts that start a run, word for word and as a shell reads them.
 #include <cstdlib>
 #include <fstream>
 

@@ -1,4 +1,5 @@
-// Multi-token prediction in the words of Megatron-LM and what is built on it.
+// Tests the settings of multi-token prediction in Megatron-LM and in frameworks that are built on
+// it.
 #include "tests/catch.h"
 #include "tests/interop/read_text.h"
 #include "tests/message_of.h"

@@ -1,5 +1,5 @@
-// Published settings with one number or one byte changed: an import makes a job or says in one line
-// which setting of which file is wrong. Nothing else may come of it.
+// Tests published settings in which one number or byte is changed. An import must either make a job
+// or say in one line which setting of which file is wrong.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -16,7 +16,7 @@ namespace {
 
 const std::string corpus = MESHWRIGHT_SOURCE_DIR "/tests/interop/corpus";
 
-// Imports the case with `text` in place of its file of number `which`.
+// Imports a case in which `text` replaces the file of number `which`.
 void check_import(const SettingsCase& each, std::size_t which, const std::string& text,
                   Framework framework) {
   const TestFolder folder;

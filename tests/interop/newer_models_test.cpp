@@ -1,4 +1,5 @@
-// Qwen3's and DeepSeek's models in the words of Megatron-LM and what is built on it.
+// Tests the models of Qwen3 and DeepSeek in the settings of Megatron-LM and of frameworks that are
+// built on it.
 #include "models/architectures/huggingface_config.h"
 #include "tests/catch.h"
 #include "tests/interop/read_text.h"

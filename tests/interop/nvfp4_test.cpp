@@ -1,4 +1,5 @@
-// Precision nvfp4, and layers that stay in bf16, in the words of those frameworks that have them.
+// Tests precision nvfp4, and layers that stay in bf16, in the settings of the frameworks that have
+// them.
 #include "tests/catch.h"
 #include "tests/interop/read_text.h"
 #include "tests/message_of.h"
@@ -70,7 +71,7 @@ TEST_CASE("Megatron-LM leaves one layer on either side in bf16, or as many as it
       return imported(Framework::megatron_lm, "run.sh", narrow + words + others)["training"];
     };
     CHECK_FALSE(training("").contains("first_layers_in_bf16"));
-    // Counts alone ask for nothing.
+    // Without the flag, the numbers of layers have no effect.
     CHECK_FALSE(training("--num-layers-at-end-in-bf16 4").contains("last_layers_in_bf16"));
     CHECK(training("--first-last-layers-bf16")["first_layers_in_bf16"] == 1);
     CHECK(training("--first-last-layers-bf16")["last_layers_in_bf16"] == 1);

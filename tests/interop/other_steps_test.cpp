@@ -1,4 +1,5 @@
-// Settings by which a file trains in another way than its job are refused or noted.
+// Tests that settings which change the training in a way that a job cannot express are rejected or
+// reported in a note.
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"

@@ -1,5 +1,5 @@
-// `plan --for`: what is found is what the framework runs, and the best of it. A search with a proof
-// over all plans, those kept that the framework can express, finds nothing better.
+// Tests `plan --for`: it finds plans that the framework can run, and the best of them. Simulating
+// all plans and keeping those that the framework can express finds nothing better.
 #include <algorithm>
 
 #include "models/compiler/frameworks/framework.h"
@@ -28,7 +28,7 @@ std::optional<json> small_open_job(fuzz::Random& random) {
   return job;
 }
 
-// Everything is simulated.
+// Returns the result of a search that simulates every plan.
 SearchResult all_of(const Job& job) {
   SearchOptions options{.keep_best = 100000,
                         .simulate_at_most = 100000,
@@ -68,7 +68,7 @@ TEST_CASE("plans for a framework are those that it can run, and the best of them
       }
       const SearchResult quick = search(read, {.keep_best = 1, .load = fuzz::load_machine_of_job});
       REQUIRE(!quick.plans.empty());
-      // The quick search says by how much it may be worse.
+      // The quick search reports by how much its best plan may be worse.
       CHECK(quick.plans.front().prediction.step_time_s <=
             all.plans.front().prediction.step_time_s * (1 + quick.proven_gap) * (1 + 1e-12));
       ++found;
@@ -80,7 +80,8 @@ TEST_CASE("plans for a framework are those that it can run, and the best of them
   CHECK(found >= 1);
 }
 
-// A key that follows the others: with FSDP gradients are reduced in the type of the weights.
+// With FSDP, accelerate reduces gradients in the type of the weights, so this key follows from the
+// others.
 TEST_CASE("plans for accelerate reduce gradients as it does, whatever the job says", "[interop]") {
   const json job = {{"model", "gpt2"},
                     {"cluster", {{"machine", "p4d.24xlarge"}, {"count", 1}}},

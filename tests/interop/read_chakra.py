@@ -225,7 +225,8 @@ def main():
           ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
     print("    " + ", ".join(f"{kind} {size / 2**20:.0f} MiB" for kind, size in sorted(collectives.items())) +
           f"; {flops / 1e12:.1f} TFLOP; replayed {end / 1e3:.3f} ms, predicted {step / 1e3:.3f} ms")
-    # Nodes are rounded to microseconds, and launches by the host are no nodes: replays are shorter.
+    # Times of nodes are rounded to microseconds, and launches by the host are not nodes, so replays
+    # are shorter than steps.
     assert end <= step * 1.01 + 2, "the replay takes longer than the step"
     assert end >= step * 0.7, "the replay is far shorter than the step"
 

@@ -1,4 +1,4 @@
-// Settings of a text, and the job that an import makes of them.
+// Helpers that import a text of settings as a job, and export a job as settings.
 #pragma once
 
 #include <string>
@@ -23,7 +23,8 @@ inline Imported import_texts(const std::vector<NamedText>& texts,
   return import_settings(files, {.format = framework, .overrides = overrides}, lookup_for_tests);
 }
 
-// A plan of a job on p4d.24xlarge, as the framework runs it, as files of settings.
+// Returns the file `file` of the settings of a job on p4d.24xlarge, with its plan as the framework
+// runs it. Returns an empty text if the framework can run no plan near it.
 inline std::string exported_text(const nlohmann::json& value, Framework framework, int hosts,
                                  const std::string& file) {
   const Job job = read_job(value, "job.json", ".", lookup_for_tests);

@@ -1,4 +1,4 @@
-// Files as people write them (real_files/): what a reader makes of each.
+// Tests what readers make of files as people write them (real_files/).
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -28,7 +28,7 @@ std::string name_of_case(const json& each) {
   return name + (each.contains("format") ? " as " + each["format"].get<std::string>() : "");
 }
 
-// Holds what an import gives: a job with its notes, or an error.
+// The result of an import: a job with its notes, or an error.
 struct ReadCase {
   json job;
   std::string notes, error;

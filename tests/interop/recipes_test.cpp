@@ -1,4 +1,5 @@
-// Recipes of public repositories in YAML: Megatron-LM's own tests, FlagScale, NeMo AutoModel.
+// Tests recipes in YAML of public repositories: Megatron-LM's own tests, FlagScale and NeMo
+// AutoModel.
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
@@ -43,7 +44,7 @@ bool recipe_notes(const Imported& imported, const std::string& part) {
                              [&](const std::string& each) { return recipe_text_has(each, part); });
 }
 
-// In the form of tests/functional_tests of Megatron-LM.
+// Returns a recipe in the form of Megatron-LM's tests/functional_tests.
 std::string megatron_recipe(const std::string& more) {
   return "ENV_VARS:\n  CUDA_DEVICE_MAX_CONNECTIONS: 1\nTEST_TYPE: regular\nMODEL_ARGS:\n"
          "  --num-layers: 12\n  --hidden-size: 512\n  --num-attention-heads: 8\n"
@@ -53,7 +54,7 @@ std::string megatron_recipe(const std::string& more) {
 }
 constexpr const char* null_tokenizer = "  --tokenizer-type: NullTokenizer\n  --vocab-size: 50256\n";
 
-// In the form of FlagScale's examples/*/conf.
+// A recipe in the form of FlagScale's examples/*/conf.
 constexpr const char* flagscale_recipe =
     "system:\n  tensor_model_parallel_size: 4\n  pipeline_model_parallel_size: 2\n"
     "  sequence_parallel: True\n  use_distributed_optimizer: True\n  disable_bias_linear: True\n"
@@ -67,7 +68,7 @@ constexpr const char* flagscale_recipe =
     "  optimizer:\n    weight_decay: 0.1\n    lr_scheduler:\n      lr: 1.0e-4\n"
     "data:\n  tokenizer:\n    tokenizer_type: Llama3TokenizerFS\n    vocab_size: 128256\n";
 
-// In the form of AutoModel's examples/llm_finetune.
+// Returns a recipe in the form of AutoModel's examples/llm_finetune.
 std::string automodel_recipe(const std::string& more) {
   return "recipe: TrainFinetuneRecipeForNextTokenPrediction\n"
          "step_scheduler:\n  global_batch_size: 64\n  local_batch_size: 2\n  max_steps: 100\n"

@@ -79,7 +79,7 @@ std::optional<Drawn> draw(Framework framework, fuzz::Random& random) {
       near = nearest_plan(framework, *near, drawn.job.model);
       if (!near) return std::nullopt;
     }
-    // Version 1 of SageMaker's library, which has the stages, does not know it.
+    // Version 1 of SageMaker's library, which runs pipeline stages, does not support this machine.
     if (framework == Framework::sagemaker && near->parallelism.pipeline > 1 &&
         drawn.machine == "p5.48xlarge")
       return std::nullopt;
@@ -109,7 +109,7 @@ std::vector<std::string> overrides_of(Framework framework, const Drawn& drawn) {
     set.insert(set.end(),
                {"cluster.count=" + std::to_string(drawn.hosts),
                 "cluster.processes_per_host=" + std::to_string(drawn.ranks / drawn.hosts)});
-  // PyTorch chooses among its kernels, by the machine.
+  // PyTorch itself chooses the attention kernel, by the machine.
   if (framework == Framework::torchtitan || framework == Framework::deepspeed ||
       framework == Framework::accelerate)
     set.push_back("training.attention=" +
@@ -130,8 +130,9 @@ std::string differences(Plan one, Plan other) {
   return text;
 }
 
-// Some plans are refused only when they are compiled: a budget for recomputation may be too small,
-// a tensor group may cut blocks of moments.
+// A prediction, or the reason why there is none. Some plans are rejected only when they are
+// compiled, for example if a budget for recomputation is too small or a tensor group would cut
+// blocks of moments.
 struct Predicted {
   double step_time_s = 0;
   std::int64_t peak_memory_bytes = 0;
@@ -170,7 +171,8 @@ void check_round_trip(Framework framework, const Drawn& drawn, const std::string
   CHECK(differences(drawn.plan, plan) == "");
   Model model = job.model, expected = drawn.job.model;
   model.name = expected.name;
-  // Slots for all tokens come back from Megatron-LM as the capacity factor that gives them.
+  // Megatron-LM expresses slots for all tokens as the capacity factor that gives them, so that is
+  // what comes back.
   if (framework == Framework::megatron_lm && expected.experts > 0 && !expected.expert_dropless &&
       expected.expert_capacity_factor == 0)
     expected.expert_capacity_factor =

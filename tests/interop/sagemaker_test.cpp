@@ -1,4 +1,4 @@
-// SageMaker's dictionaries to a job and back.
+// Tests that SageMaker's dictionaries become a job and dictionaries again.
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tests/interop/read_text.h"

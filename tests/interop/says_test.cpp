@@ -1,7 +1,7 @@
-// An import says of settings, in these exact words, every refusal and every remark of every
-// framework's reader, from the tables of `says/`. A block of a table is a file of settings (lines
-// that begin with `|`), what --set says of it, and then each line that must be said; a block
-// without such a line is accepted without a word.
+// Tests the messages and notes of every framework's reader, word for word, with the tables of
+// `says/`. A block of a table is a file of settings (lines that begin with `|`), values for --set,
+// and then each line that the import must print. A block without such a line must be accepted
+// without a message.
 #include <sstream>
 
 #include "models/core/error.h"

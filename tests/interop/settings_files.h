@@ -1,5 +1,5 @@
-// Files of settings that tests bring: tests/interop/corpus (real ones, SOURCES.md says whose) and
-// tests/interop/bad.
+// Finds the files of settings that tests use: those of tests/interop/corpus (published files, whose
+// sources SOURCES.md lists) and of tests/interop/bad.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace meshwright::tests {
 
-// A case: the files NAME.* of a folder. NAME.set holds a --set on each line.
+// A case consists of the files NAME.* of a folder. Each line of NAME.set is a value for --set.
 struct SettingsCase {
   std::string name, folder;
   std::vector<std::string> files;  // whose names end as settings do, the main one first
@@ -22,7 +22,8 @@ struct SettingsCase {
   std::string beside(const std::string& ending) const { return folder + "/" + name + ending; }
 };
 
-// `answer`: the ending of what the import must give, which marks the cases.
+// Returns the cases of a folder. A case has a file NAME with the ending `answer`, which contains
+// the expected result of the import.
 inline std::vector<SettingsCase> settings_cases(const std::string& folder,
                                                 const std::string& answer) {
   namespace fs = std::filesystem;
@@ -36,7 +37,7 @@ inline std::vector<SettingsCase> settings_cases(const std::string& folder,
       if (name.starts_with(each.name + ".") && !name.ends_with(answer) && !name.ends_with(".set"))
         each.files.push_back(other.path().string());
     }
-    // "run.yaml" before "run.config.json".
+    // Shorter names come first, so "run.yaml" is before "run.config.json".
     std::sort(each.files.begin(), each.files.end(),
               [](const std::string& one, const std::string& other) {
                 return one.size() != other.size() ? one.size() < other.size() : one < other;

@@ -1,4 +1,4 @@
-// Programs that start ranks: how many hosts and processes their options say.
+// Tests how many hosts and processes the options of programs that start ranks give.
 #include <nlohmann/json.hpp>
 
 #include "models/core/error.h"
@@ -26,7 +26,7 @@ Imported imported_of(const std::string& script, const std::string& name = "run.s
   return import_settings({folder.file(name, script)}, options, machine_facts);
 }
 
-// "HOSTS x PROCESSES", with what is not said as "?".
+// Returns "HOSTS x PROCESSES", in which "?" stands for a number that the script does not set.
 std::string sizes_of(const std::string& script,
                      const std::map<std::string, std::string>& others = {}) {
   try {
@@ -129,7 +129,7 @@ TEST_CASE("branches that nothing decides are said", "[interop]") {
   REQUIRE(one.remarks.size() == 1);
   CHECK(one.remarks[0].find("$BIG is not given and taken as empty; --define BIG=VALUE") !=
         std::string::npos);
-  // A doubt about something that the command does not use is no note.
+  // If an uncertain variable is not used by the command, there is no note.
   CHECK(imported_of("N=1\nif [ -n \"$BIG\" ]; then\n  M=2\nfi\n" + end).remarks.empty());
   CHECK(imported_of("N=1\nwhile [[ $# -gt 0 ]]; do\n  case $1 in\n    -n) N=$2; shift ;;\n  esac\n"
                     "  shift\ndone\n" +
@@ -140,7 +140,7 @@ TEST_CASE("branches that nothing decides are said", "[interop]") {
   REQUIRE(loop.remarks.size() == 1);
   CHECK(loop.remarks[0].find("the first round is read, with 2") != std::string::npos);
   CHECK(imported_of("N=3\n[ -f /no/such ] && N=2\n" + end).remarks.size() == 1);
-  // A script that ends without its gpt_arguments is read as with them.
+  // A script that ends if its arguments are missing is read as if it had them.
   CHECK(imported_of("if [ $# -lt 1 ]; then echo usage; exit 1; fi\nN=2\n" + end)
             .job["cluster"]["count"] == 2);
 }
@@ -154,7 +154,8 @@ TEST_CASE("what expands to nothing is no argument, and an unknown command is one
     INFO(nothing);
     CHECK(imported_of("NONE=()\n" + start + arguments + " " + nothing + "\n").job == plain);
   }
-  // Blanks inside of a command that nobody runs separate no arguments of the training.
+  // Blanks inside a command substitution, which is never run, do not separate arguments of the
+  // training.
   const std::string log = "LOG=\"/logs/gpus-$(nvidia-smi --query-gpu=name | wc -l)-$((2 + 2))\"\n";
   CHECK(imported_of(log + "ALL=\"" + arguments + " --tensorboard-dir $LOG\"\n" + start + " $ALL\n")
             .job == plain);
@@ -192,7 +193,7 @@ TEST_CASE("degrees that need more hosts than a file has say how many", "[interop
   }
 }
 
-// Files of axolotl write all three, most of them off.
+// axolotl's files often contain all settings of adapters, most of them switched off.
 TEST_CASE("adapters that are off are no adapters", "[interop]") {
   const auto imported = [](const std::string& more) {
     return imported_of(

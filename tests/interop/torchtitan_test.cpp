@@ -1,4 +1,4 @@
-// torchtitan's settings to a job and back, in exact words.
+// Tests that torchtitan's settings become a job and settings again, compared word for word.
 #include "tools/interop/torchtitan/torchtitan.h"
 #include "models/core/error.h"
 #include "tests/catch.h"
@@ -61,7 +61,8 @@ TEST_CASE("torchtitan's stages keep parameters and count the embedding and the h
   CHECK(job["parallelism"]["reduce_gradients"] == "last");
   CHECK(job["training"]["micro_batch"] == 1);
   CHECK(job["training"]["global_batch"] == 32);
-  // 34 layers over 4 stages: 9, 9, 8, 8 with the embedding on the first and the head on the last.
+  // 34 layers on 4 stages are split into 9, 9, 8 and 8, of which the first has the embedding, the
+  // last the head and both fewer layers.
   const json stages = {{"model.embed_tokens", 0},
                        {"model.layers.0", 0},
                        {"model.layers.8", 1},

@@ -8,7 +8,8 @@ from report import read_each
 def read(path):
     config = load_config_from_file(path)
     parser = launch_command_parser()
-    # Without GPUs the launcher asks for less than the file says; what it reads is the same.
+    # Without GPUs the launcher uses fewer processes than the file says, but it reads the file in
+    # the same way.
     arguments = parser.parse_args(["--config_file", path, "train.py", "training_args.json"])
     arguments, _, _ = _validate_launch_command(arguments)
     count = 0

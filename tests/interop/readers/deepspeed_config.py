@@ -9,7 +9,7 @@ from deepspeed import __version__
 from deepspeed.runtime.config import DeepSpeedConfig
 from report import read_each
 
-# Names of the file, and of the attributes that hold them.
+# Maps names of settings in the file to names of the attributes that store them.
 NAMES = {"stage3_max_live_parameters": "max_live_parameters",
          "stage3_param_persistence_threshold": "param_persistence_threshold",
          "stage3_prefetch_bucket_size": "prefetch_bucket_size",

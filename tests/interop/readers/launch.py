@@ -12,7 +12,8 @@ import tempfile
 
 HERE = pathlib.Path(__file__).parent
 
-# Writes its command line down; srun and mpirun then run the rest of it, as on one host.
+# A program that records its command line. As srun and mpirun it then runs the rest of the line, as
+# on one host.
 STAND_IN = r'''#!{python}
 import json, os, sys
 name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
@@ -111,7 +112,7 @@ def read_words(words):
     if words[0] in PARSERS:
         return PARSERS[words[0]](words[1:])
     with tempfile.TemporaryDirectory() as empty:
-        # The kubelet's spelling of a $( that stays.
+        # The kubelet turns $$( into a literal $(.
         return read_started(started_by([word.replace("$$(", "$(") for word in words], empty))
 
 

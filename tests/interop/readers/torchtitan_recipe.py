@@ -10,11 +10,12 @@ import torchtitan.components.quantization.float8
 import torchtitan.components.quantization.mx
 from report import read_each
 
-# As if on a GPU that multiplies 8 bits: torchtitan looks for one when it makes such a model.
+# Pretends that there is a GPU that multiplies in 8 bits, because torchtitan looks for one when it
+# makes such a model.
 for module in (torchtitan.components.quantization.float8, torchtitan.components.quantization.mx):
     module.has_cuda_capability = lambda *_: True
 
-# Fields of 0.2, which 0.3 has in other places, or not at all.
+# Fields of version 0.2 that version 0.3 has in other places, or not at all.
 ELSEWHERE = {"parallelism.context_parallel_rotate_method", "parallelism.enable_async_tensor_parallel",
              "parallelism.module_fqns_per_model_part"}
 

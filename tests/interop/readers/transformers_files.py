@@ -14,7 +14,7 @@ def read_model(path):
     with open(path) as file:
         given = json.load(file)
     config = transformers.AutoConfig.from_pretrained(os.path.dirname(path)).to_dict()
-    # Settings that version 5 calls by other names.
+    # Settings that have other names in version 5.
     config.setdefault("torch_dtype", config.get("dtype"))
     config.setdefault("rope_theta", (config.get("rope_parameters") or {}).get("rope_theta"))
     for key, value in given.items():
@@ -37,7 +37,7 @@ def read_arguments(path):
     parser = transformers.HfArgumentParser((script.ScriptArguments, transformers.TrainingArguments))
     values = dict(given)
     values.pop("deepspeed", None)  # is read from the folder where training starts, on GPUs
-    # Without a GPU these are refused whatever they say.
+    # Without a GPU these settings are rejected whatever their values are.
     for key in ("bf16", "fp16", "tf32"):
         values.pop(key, None)
     own, training = parser.parse_dict(values | {"use_cpu": True})
