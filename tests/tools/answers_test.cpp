@@ -1,5 +1,5 @@
-// Compares the schemas with the program's output: each key is described, and each key that is
-// described occurs.
+// Tests that each key of the program's output is described in its schema, and that each described
+// key occurs in some output.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -18,7 +18,7 @@ namespace {
 
 json schema_of(const std::string& what) { return json::parse(run("schema " + what).out); }
 
-// Adds the paths that a schema describes and `value` has to `met`.
+// Adds to `met` the paths that the schema describes and that `value` has.
 void meet(const json& schema, const json& value, const std::string& path,
           std::set<std::string>& met) {
   if (value.is_object() && schema.contains("properties")) {
@@ -109,7 +109,8 @@ TEST_CASE("what validate answers is what its schema describes", "[tools][json]")
       {"validate " + files + "training_compiler_hf_4_11_pytorch_1_9.json " + files +
        "nccl_allreduce_p4de_p5.json " + files + "torchtitan_h100_fp8_cp_pp.json " + files +
        "bigscience_head_dimension_a100.json " + files + "nvidia_bert_large_v100_a100.json"});
-  // Errors of steps alone have intervals and orders; and rows are skipped of no file here.
+  // The validated file has errors of steps, which alone have intervals and orders, and no row of it
+  // is skipped. So these keys do not occur.
   std::erase_if(missing, [](const std::string& path) {
     return path.starts_with(".collectives_") || path.starts_with(".peak_memory[]") ||
            path.starts_with(".skipped[]");
@@ -181,14 +182,14 @@ TEST_CASE("what explain answers is what its schema describes", "[tools][json]") 
                                       "parallelism.data=8 --set training.micro_batch=4 "
                                       "--measured " +
                                       source + "/tests/sim/profiles/two_steps.json"});
-  // The predicted step is of no profile, and was not recorded.
+  // The predicted step comes from no profile and was not recorded, so it lacks these keys.
   for (const char* path : {".from.kernels", ".from.steps", ".from.trace", ".joined"})
     std::erase_if(missing, [&](const std::string& each) { return each.starts_with(path); });
   INFO(json(missing).dump());
   CHECK(missing.empty());
 }
 
-// Values that are measured only on GPUs are left out here.
+// Values that are measured only on GPUs are not expected here.
 TEST_CASE("what train and fit answer is what their schemas describe", "[tools][json]") {
   const TestFolder folder;
   json profile = json::parse(std::ifstream(jobs + "local.json"));

@@ -60,7 +60,7 @@ Browser::Browser(const std::string& folder, int width) {
        {"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
         "--force-color-profile=srgb", "--user-data-dir=" + folder + "/profile",
         "--window-size=" + std::to_string(width) + ",1000",
-        // The browser's own calls home would be among the requests.
+        // Without these options the browser's own calls to its vendor would be among the requests.
         "--disable-background-networking", "--disable-component-update", "--no-first-run"}},
       {"prefs",
        {{"download.default_directory", folder},

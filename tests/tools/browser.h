@@ -1,4 +1,5 @@
-// A headless Chromium, driven over WebDriver (https://www.w3.org/TR/webdriver2) by chromedriver.
+// Declares a headless Chromium that tests drive by chromedriver over WebDriver
+// (https://www.w3.org/TR/webdriver2).
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +17,7 @@ class Browser {
  public:
   static bool is_here();  // chromium and chromedriver
 
-  // Downloads go to `folder`; `width` in pixels.
+  // Downloads go to `folder`. `width` is that of the window in pixels.
   explicit Browser(const std::string& folder, int width = 1200);
   ~Browser();
   Browser(const Browser&) = delete;
@@ -24,9 +25,9 @@ class Browser {
 
   void open(const std::string& url);
   void reload();
-  // The value of a JavaScript expression in the page.
+  // Returns the value of a JavaScript expression in the page.
   nlohmann::json value_of(const std::string& expression);
-  // Until it is true; a failed check when it takes longer than `seconds`.
+  // Waits until the expression is true. The test fails if that takes longer than `seconds`.
   void wait_for(const std::string& expression, double seconds = 60);
   void click(const std::string& selector);
   void type(const std::string& selector, const std::string& text);  // keys, after what is there

@@ -1,4 +1,4 @@
-// After which steps a run saves, and what it says of each checkpoint.
+// Tests after which steps a run saves a checkpoint, and what the manifest of each checkpoint says.
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -49,7 +49,8 @@ struct Scene {
     job.checkpoint->keep_best = keep_best;
   }
 
-  // Seven steps, whose losses are their numbers, with evaluations after some.
+  // Makes seven steps, whose losses are their numbers, with these evaluations. Returns the
+  // manifests of the saved checkpoints by step.
   std::map<std::int64_t, Manifest> saved(RunCheckpoints& checkpoints,
                                          const std::map<int, double>& evaluations) {
     for (int step = 1; step <= 7; ++step) {

@@ -1,5 +1,6 @@
-# Sourced by the tests of the program: a fresh working folder with the jobs and data that they name, a profile of this
-# computer that is not measured, and how a test says what is wrong.
+# Is sourced by the tests of the program. It makes a fresh working folder with the jobs and data
+# that they name and a fixed profile of this computer, and defines the functions by which a test
+# says what is wrong.
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)

@@ -42,7 +42,7 @@ with tempfile.TemporaryDirectory() as folder:
     same(meshwright.explain(path, set={"training.micro_batch": 1}), "explain", path, "--set", "training.micro_batch=1")
 same(meshwright.names("machines"), "list", "machines")
 
-# A dictionary is a job too; its files lie where the program stands.
+# A dictionary can be a job too. Its files are then relative to the working folder.
 os.chdir(os.path.dirname(os.path.abspath(job)))
 with open(job, encoding="utf-8") as file:
     value = json.load(file)
@@ -64,7 +64,7 @@ try:
 except meshwright.NoPlanFits as error:
     assert error.answer["plans"] == [] and str(error).startswith("no plan fits"), error
 
-# Python goes on while a command runs.
+# Other Python threads go on while a command runs.
 counted = []
 thread = threading.Thread(target=lambda: meshwright.simulate(small))
 thread.start()

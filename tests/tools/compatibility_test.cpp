@@ -17,8 +17,8 @@ const std::string saved = source + "/tests/compatibility/0.1/";
 
 json file_of(const std::string& name) { return json::parse(std::ifstream(saved + name)); }
 
-// Checks that the keys of `said` that leave no choice are in `answer` as they were given. Returns
-// their number.
+// Checks that the keys of `said` whose values are not `auto` have the same values in `answer`.
+// Returns their number.
 int same_keys(const json& said, const json& answer) {
   int same = 0;
   if (!said.is_object()) return same;
@@ -69,7 +69,8 @@ TEST_CASE("profiles of 0.1 are accepted, prices too", "[tools][json]") {
   }
 }
 
-// It says neither what model it is of nor some of how it was trained: one line says so.
+// A checkpoint of 0.1 says neither its model nor all settings of its training. One warning says
+// what is missing.
 TEST_CASE("a checkpoint that says less than today's is accepted with a warning", "[tools]") {
   const TestFolder folder;
   fs::copy(saved + "checkpoint", folder.file("checkpoint"), fs::copy_options::recursive);
@@ -95,7 +96,8 @@ TEST_CASE("a checkpoint that says less than today's is accepted with a warning",
   CHECK(resumed.out.find("warning: ", line + 1) == std::string::npos);
 }
 
-// Two ranks saved it, one goes on: the loss is that of 0.1 but for the order of sums.
+// Two ranks saved the checkpoint and one resumes, so the loss differs from that of 0.1 only by the
+// order of sums.
 TEST_CASE("a run that 0.1 saved goes on, under other degrees too", "[tools][json]") {
   const TestFolder folder;
   fs::copy(saved + "checkpoint", folder.file("checkpoint"), fs::copy_options::recursive);

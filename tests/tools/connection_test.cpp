@@ -1,5 +1,5 @@
-// Tests what the server reads of a request before anything else sees it, and which client it drops
-// when there are too many.
+// Tests how the server checks and reads the head of a request, and which client it drops when there
+// are too many.
 #include "tools/serve/connection.h"
 
 #include <poll.h>
@@ -137,7 +137,7 @@ TEST_CASE("too many unfinished requests: the oldest gives way", "[serve]") {
 
 namespace {
 
-// Connections of three clients to a server that waits for two at most.
+// Holds the connections of three clients to a server that waits for two clients at most.
 struct ThreeGuests {
   Crowd crowd{2};
   Ends ends[3];

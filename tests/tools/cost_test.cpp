@@ -1,5 +1,5 @@
-// Tests the costs of runs as the commands print them: risk, prices, blocks, the user's own price
-// list.
+// Tests the costs of runs that the commands print: what failures cost, prices and their age,
+// reserved blocks, and the user's own price list.
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// Dates as people write them.
+// Tests that dates are read as people write them.
 #include "tools/session/dates.h"
 
 #include <string>

@@ -1,5 +1,5 @@
-// Plans say where they run, and what it costs to run in a usual framework that can run none of the
-// best.
+// Tests that plans say which frameworks run them, and, if none runs the best plan, what it costs to
+// use one that a usual framework runs.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,7 +12,7 @@ using nlohmann::json;
 
 namespace {
 
-// Four stages with two chunks each, whose schedule no framework has.
+// This plan has four stages of two chunks each, with a schedule that no framework has.
 const std::string odd_schedule =
     source + "/scenarios/llama-2-7b-4-p4d.json --set cluster.count=2 --set " +
     "parallelism.schedule=zero_bubble_v --set parallelism.virtual_stages=2";

@@ -30,8 +30,8 @@ TEST_CASE("a forward pass alone holds the weights once, and neither gradients no
   CHECK(bytes[MemoryClass::gradients] == 0);
   CHECK(bytes[MemoryClass::optimizer] == 0);
   CHECK(bytes[MemoryClass::snapshot] == 0);
-  // The blocks use the same memory one after the other. All that is live at once is less than what
-  // two blocks would keep for a backward pass: 34 values per token and element of the width
-  // (Korthikanti et al. 2022), here in fp32.
+  // The blocks use the same memory one after the other. So less is live beside the weights than 34
+  // fp32 values per token and element of the width for each of two blocks. For a backward pass in
+  // 16 bits one block would keep 34 bytes of each (Korthikanti et al. 2022).
   CHECK(compiled.stages[0].memory.arena_bytes < weights + 2 * 34 * 4 * 32 * 64);
 }

@@ -1,5 +1,5 @@
-// Tests what `calibrate` finds on a device whose times follow a rule: the constants of the rule,
-// and a profile with which the cost model predicts each operation that was measured.
+// Tests that on a device whose times follow a rule, `calibrate` finds the constants of the rule and
+// makes a profile with which the cost model predicts each operation that was measured.
 #include "tools/measure/gpu_rates.h"
 
 #include <algorithm>
@@ -79,7 +79,7 @@ struct Measured {
     gpu.peak_flop_per_s[static_cast<std::size_t>(Precision::bf16)] = 1e13;
     device.seconds_of = seconds_of;
     device.optimizer_seconds = [](std::int64_t elements) {
-      // Two moments, the master and its 16 bits are read and written, the gradient is read.
+      // The optimizer has two moments, masters in fp32 and parameters in bf16.
       std::vector<Kernel> kernels;
       append_optimizer_kernels({elements, 2, Dtype::bf16, Dtype::f32, Dtype::f32},
                                CompilerLevel::fused, kernels);
@@ -88,7 +88,7 @@ struct Measured {
         seconds += latency_s + optimizer_traffic * kernel.bytes / bandwidth;
       return seconds;
     };
-    // Hours: nothing is left out, whatever this computer does beside.
+    // With hours of time nothing is left out, however busy this computer is.
     GpuBench bench(
         device, 1 << 20,
         {.probe_s = 1e4, .end = std::chrono::steady_clock::now() + std::chrono::hours(10)});
@@ -175,7 +175,8 @@ TEST_CASE("products take as long as the profile of a calibrated device predicts"
   const Probe odd = linear(2047, Dtype::bf16);
   CHECK(predicted(odd, Precision::bf16) == Approx(seconds_of(odd.call())).epsilon(0.01));
   const Probe wide = linear(4096, Dtype::f32);
-  // The share of its shape is taken at another peak.
+  // For fp32 the share of the shape is taken from products with another peak, so the prediction is
+  // less exact.
   CHECK(predicted(wide, Precision::fp32) == Approx(seconds_of(wide.call())).epsilon(0.1));
 }
 
@@ -207,10 +208,11 @@ TEST_CASE("attention takes as long as the profile of a calibrated device predict
   for (std::size_t i = 0; i < 7; ++i) {
     CHECK(gpu.attention.points[i].fraction == Approx(0.8 * forward_share).epsilon(0.02));
     CHECK(gpu.attention_backward.points[i].fraction == Approx(0.8 * backward_share).epsilon(0.02));
-    // Five products for two.
+    // The backward pass has five products where the forward pass has two.
     CHECK(gpu.attention_backward.points[i].x == Approx(2.5 * gpu.attention.points[i].x));
     if (i == 0) continue;
-    // Twice the sequence has four times the FLOPs, and heads of 128 twice those of 64.
+    // From point to point the sequence doubles, which gives four times the FLOPs. At one point the
+    // heads also grow from 64 to 128, which doubles them again.
     CHECK(gpu.attention.points[i].x ==
           Approx((i == 4 ? 8 : 4) * gpu.attention.points[i - 1].x).epsilon(0.02));
   }
@@ -274,8 +276,8 @@ TEST_CASE("a peak that is not known is the fastest product's", "[tools][measure]
   for (const EfficiencyCurve::Point& point : gpu.gemm.points)
     highest = std::max(highest, point.fraction);
   CHECK(highest == Approx(1));
-  // Products in 8 bits are twice as fast, and in fp32 a sixteenth as fast. Shapes leave the
-  // precisions different shares.
+  // The rule makes products in 8 bits twice as fast as in bf16, and in fp32 a sixteenth as fast.
+  // The bounds are wide because shapes leave the precisions different shares.
   rates.fp8_products();
   CHECK(gpu.peak(Precision::fp8).value / gpu.peak(Precision::bf16).value == Approx(2).epsilon(0.2));
   double share = 0.5;

@@ -1,6 +1,6 @@
-# Sourced, after common.sh, by tests over two hosts, which are network namespaces of this computer with a link between
-# them: $a and $b are their addresses, $space_a and $space_b their names. Where this computer does not allow that, the
-# test is skipped, aloud (exit code 77).
+# Is sourced, after common.sh, by tests over two hosts. The hosts are network namespaces of this
+# computer with a link between them: $a and $b are their addresses, $space_a and $space_b their
+# names. If this computer does not allow that, the test says so and is skipped (exit code 77).
 a=10.199.$((RANDOM % 250)).$((RANDOM % 60 * 4 + 1))
 b=${a%.*}.$((${a##*.} + 1))
 space_a=mwa$$ space_b=mwb$$
@@ -33,8 +33,8 @@ make_hosts() { # make_hosts [TC WORDS...]: what limits the link
     [ ${#limit[@]} -eq 0 ] || ip netns exec "$1" tc qdisc add dev eth0 root "${limit[@]}" || return
   done 2>err
 }
-# Stands in for SSH: HOST and words that a shell there runs. Each host has a name of its own.
-# make_agent FILE [FOLDER_B FOLDER]: the second host sees FOLDER_B where the first one sees FOLDER.
+# make_agent FILE [FOLDER_B FOLDER]: writes a program that stands in for SSH: it takes a HOST and words, which a shell
+# there runs, and gives each host a name of its own. With folders, the second host sees FOLDER_B as FOLDER.
 make_agent() {
   local own=""
   [ $# -eq 1 ] || own="mount --bind '$2' '$3' &&"
@@ -51,7 +51,7 @@ END
   chmod +x "$1"
 }
 
-# Functions that several of these tests use with such hosts.
+# The functions below use these hosts in several tests.
 over_two_hosts() { # tiny.json becomes a job of one rank on each host, which `agent` reaches
   printf '%s\n%s\n' "$a" "$b" >hosts
   export OMP_NUM_THREADS=1 OMPI_MCA_plm_rsh_agent=$work/agent
@@ -76,7 +76,8 @@ daemon_of() { # daemon_of SPACE
     [ "$(cat "/proc/$process/comm" 2>/dev/null)" = orted ] && echo "$process"
   done
 }
-# Processes that a cut link leaves on the other host end when TCP notices. The tests do not wait for that.
+# Kills what a cut link leaves on the other host. Those processes would end when TCP notices the
+# cut, for which the tests do not wait.
 end_what_is_left() {
   local process
   for process in $(ip netns pids "$space_b"); do kill -9 "$process" 2>/dev/null; done

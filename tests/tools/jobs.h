@@ -1,4 +1,4 @@
-// Jobs that the server and the tools of language models are asked about.
+// Makes the jobs that tests ask the server and the tools of language models about.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@ inline nlohmann::json planned_job() {
           {"parallelism", "auto"}};
 }
 
-// Takes minutes.
+// Returns a job whose search takes minutes.
 inline nlohmann::json long_job() {
   nlohmann::json job = planned_job();
   job["model"] = "gpt3-175b";

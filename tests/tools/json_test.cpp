@@ -1,5 +1,5 @@
-// Tests `--json` of every command: it prints one object and nothing else, with the keys that others
-// rely on.
+// Tests that `--json` of every command prints one object and nothing else, with the keys that other
+// programs use.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -71,7 +71,8 @@ TEST_CASE("a job written elsewhere still finds its model", "[tools][json]") {
   answer_of("simulate " + written);
 }
 
-// Half as fast as predicted: what the profile learns from it, a job on that machine is told.
+// The recorded run took twice the predicted time. The test checks that a profile fitted to it makes
+// predictions of that machine slower.
 TEST_CASE("fit writes a profile that --profile uses for the machine that it names",
           "[tools][json]") {
   const TestFolder folder;
@@ -130,8 +131,9 @@ TEST_CASE("simulate answers in JSON and writes a trace", "[tools][json]") {
 
 namespace {
 
-// Every element that is opened is closed, in turn; the empty ones of HTML need not be. Text of
-// scripts and styles is left out. Returns what is wrong first.
+// Returns the first fault in the nesting of a page's elements, or "" if every element is closed in
+// turn. Elements that HTML leaves empty need not be closed, and the text of scripts and styles is
+// not looked at.
 std::string badly_nested(const std::string& page) {
   std::vector<std::string> open;
   for (std::size_t at = page.find('<'); at != std::string::npos; at = page.find('<', at)) {
@@ -164,7 +166,8 @@ std::string between(const std::string& text, const std::string& begin, const std
 TEST_CASE("simulate writes a page that needs nothing else and says what --json says",
           "[tools][json]") {
   const TestFolder folder;
-  // So many micro-batches that a span is an instruction; with more it is all of a task.
+  // With 32 sequences each span of the timeline is an instruction. With 64 there are so many that a
+  // span is a whole task.
   const int batch = GENERATE(32, 64);
   const json value = answer_of("simulate " + source + "/scenarios/gpt2-xl-p3-interleaved.json" +
                                " --set training.global_batch=" + std::to_string(batch) +
@@ -302,7 +305,8 @@ TEST_CASE("compile answers in JSON", "[tools][json]") {
         CHECK(pass["kernels"].get<double>() + pass["kernels_saved"].get<double>() == kernels);
       kernels = pass["kernels"];
     }
-    // The rate grows with the batch: k and its root.
+    // For k times the batch the learning rate is k times as large by one rule, and the root of k
+    // times by the other.
     const double k = level["largest"]["micro_batch"].get<double>() / 2;
     CHECK(level["largest"]["learning_rate_linear"].get<double>() == Approx(1e-3 * k));
     CHECK(level["largest"]["learning_rate_square_root"].get<double>() ==
@@ -345,7 +349,8 @@ TEST_CASE("the numbers of simulate --json agree with each other", "[tools][json]
         largest = std::max(largest, bytes);
       }
       CHECK(largest <= stage["peak_bytes"].get<double>());
-      // Classes are each at their own peak, so together they bound that of the stage.
+      // The bytes of each class are those at its own peak, so together they are at least the peak
+      // of the stage.
       double together = stage["library_bytes"];
       CHECK(together < stage["peak_bytes"].get<double>());
       for (const char* kind :
@@ -370,7 +375,7 @@ TEST_CASE("every command obeys what SageMaker's environment says, and says so", 
     const json in_environment = training(run_line(variable + MESHWRIGHT_PROGRAM " " + plain));
     CHECK(in_environment == training(run(plain + set)));
     CHECK(in_environment != training(run(plain)));
-    // The command line takes precedence over the environment.
+    // Settings of the command line take precedence over those of the environment.
     CHECK(training(run_line(variable + MESHWRIGHT_PROGRAM " " + plain + " --set " + keys +
                             "microbatches=4")) == training(run(plain)));
   }
@@ -397,7 +402,7 @@ TEST_CASE("plan says what its objective counts", "[tools]") {
 }
 
 TEST_CASE("missing memory is shown in a unit that makes it visible", "[tools]") {
-  // A limit just below the peak: of 6.1 GiB one MiB is missing.
+  // The limit is just below the peak, so of 6.1 GiB only 1 MiB is missing.
   const TestFolder folder;
   json profile = answer_of("list machines p3.2xlarge");
   profile["name"] = "local";
@@ -580,7 +585,7 @@ TEST_CASE("advise ends with a command that plans the rung where it stops", "[too
       CHECK((rung.contains("reason") || rung["efficiency"].get<double>() > 0));
     }
   }
-  // "meshwright plan JOB --set ... --write planned.json && ..."
+  // The command is "meshwright plan JOB --set ... --write planned.json && ...".
   const std::string command = best["command"];
   const std::string plan = command.substr(0, command.find(" --write"));
   const json planned = answer_of(plan.substr(plan.find(' ') + 1));
@@ -621,7 +626,7 @@ TEST_CASE("deadline and budget are asked on the command line", "[tools][json]") 
         best("plan " + jobs +
              "searched.json --set objective.budget_usd=500 --set "
              "objective.minimize=tokens"));
-  // Values of --set take precedence.
+  // Values of --set take precedence over --by.
   CHECK(best("plan " + job + " --by 4w --set objective.minimize=step_time") ==
         best("plan " + job + " --set objective.deadline_s=2419200"));
 }

@@ -1,5 +1,5 @@
-// Keys that a job leaves out are open where plans are searched, and have their defaults where one
-// plan is predicted.
+// Tests that keys which a job leaves out are searched by `plan`, and have their defaults in
+// commands that predict one plan.
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -37,7 +37,7 @@ TEST_CASE("plans of a job that names no degrees are those of auto", "[tools][lef
   json spelled = small();
   spelled["parallelism"] = "auto";
   spelled["training"]["recompute"] = "auto";
-  // `auto` opens offloading too, which a job that leaves it out has only where nothing else fits.
+  // `auto` also searches offloading. A job that leaves it out has it only if nothing else fits.
   json without_offload = answer_about("plan --set parallelism.offload=none", spelled);
   json answer = answer_about("plan", small());
   CHECK(answer["candidates_enumerated"] == without_offload["candidates_enumerated"]);

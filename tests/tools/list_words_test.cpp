@@ -1,5 +1,5 @@
-// Tests what `list` prints: every name once, and each rule, limit and setting of a framework's
-// tables.
+// Tests that `list` prints every name once, and each rule, limit and setting in the tables of a
+// framework.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -96,7 +96,7 @@ TEST_CASE("of a framework every rule, limit and setting without meaning is liste
     CHECK(indented == notes);
     for (const Limit& limit : limits_of(target->framework))
       CHECK(has(text, "  " + std::string(limit.key) + ": " + name + " " + std::string(limit.why)));
-    // Neighbours with one reason share a line.
+    // Adjacent settings with the same reason share a line.
     const auto& rows = target->without_meaning;
     for (std::size_t i = 0; i < rows.size();) {
       std::string names;

@@ -1,7 +1,8 @@
-# Sourced, after common.sh, by the tests of tools/gpu-check and tools/gpu_check/first.sh: a GPU that is a name, and a build
-# whose programs say what the test wants of them.
+# Is sourced, after common.sh, by the tests of tools/gpu-check and tools/gpu_check/first.sh. It
+# makes a stand-in for a GPU, which is only a name, and a build whose programs print what the test
+# wants.
 
-# A GPU or none, whatever this computer has.
+# gpu makes nvidia-smi name this GPU, or none, whatever this computer has.
 mkdir bin
 export PATH=$PWD/bin:$PATH
 gpu() { # gpu [NAME]
@@ -9,7 +10,8 @@ gpu() { # gpu [NAME]
   chmod +x bin/nvidia-smi
 }
 
-# The program, as far as the checks see it: a step takes as long as `seconds` says.
+# This stand-in for the program does what the checks use. A step takes the time that made/seconds
+# says.
 mkdir -p build/tests made
 cat >build/meshwright <<'TEXT'
 #!/usr/bin/env bash
@@ -43,7 +45,7 @@ case $command in
 esac
 TEXT
 printf '#!/bin/sh\necho "All tests passed (99 assertions in 9 test cases)"\n' >build/tests/cuda_gpu_tests
-# PyTorch that does whatever it is asked for, where made/torch is.
+# This stand-in for Python has PyTorch if made/torch is there, and prints fixed results.
 cat >bin/python3 <<'TEXT'
 #!/usr/bin/env bash
 [ -e "$MADE/torch" ] || exit 1
@@ -62,7 +64,7 @@ while [ "${1#-}" != "$1" ]; do
 done
 exec "$@"
 TEXT
-# How long everything might have taken.
+# This stand-in for timeout notes each time limit.
 cat >bin/timeout <<'TEXT'
 #!/bin/sh
 echo "$3" >>"$MADE/limits"

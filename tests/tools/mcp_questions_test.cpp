@@ -1,5 +1,5 @@
-// Tests what a call of a tool becomes: the call of a command with the jobs as texts, or a refusal
-// that names the argument.
+// Tests that a call of a tool becomes the call of a command, with jobs as texts, or a refusal that
+// names the argument.
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,5 +1,5 @@
-// `mcp`: a client that follows the Model Context Protocol (2025-06-18) over standard input and
-// output.
+// Tests `mcp` with a client that follows the Model Context Protocol (2025-06-18) over standard
+// input and output.
 #include <poll.h>
 #include <unistd.h>
 
@@ -59,7 +59,7 @@ class Client {
   }
   void send(const json& message) { send_line(message.dump()); }
 
-  // The next line; nothing where none comes in time.
+  // Returns the next message, or null if none comes in time or the program has ended.
   json receive(int seconds = 120) {
     while (text_.find('\n') == std::string::npos) {
       pollfd fd{from_, POLLIN, 0};
@@ -255,12 +255,12 @@ TEST_CASE("mcp: what is no request is refused with its code", "[mcp]") {
         R"({"name": "list", "arguments": {}, "_meta": {"progressToken": {}}})"})
     CHECK(client.code_of(R"({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": )" +
                          std::string(params) + "}") == -32602);
-  // None of these lines gets a response, so the next response is that of the ping.
+  // These lines get no response, so the next response is that of the ping.
   client.send_line(R"({"jsonrpc": "2.0", "method": "notifications/unknown"})");
   client.send_line(R"({"jsonrpc": "2.0", "id": 3, "result": {}})");
   client.send_line(std::string());
   CHECK(client.ask("ping", json::object())["result"] == json::object());
-  // A line that is too long is one error, whatever it holds.
+  // A line that is too long gives one error, whatever it holds.
   CHECK(client.code_of(std::string(3'000'000, ' ') + "{}") == -32600);
   CHECK(client.ask("ping", json::object())["result"] == json::object());
   CHECK(client.end() == 0);
@@ -293,7 +293,7 @@ TEST_CASE("mcp: a call ends when it takes too long, is cancelled, or its client 
                {"method", "notifications/cancelled"},
                {"params", {{"requestId", "long"}}}});
   CHECK(client.ask("ping", json::object(), 9)["result"] == json::object());
-  // One that runs when the input ends.
+  // This call still runs when the input ends.
   client.send({{"jsonrpc", "2.0"}, {"id", "last"}, {"method", "tools/call"}, {"params", call}});
   CHECK(client.receive()["method"] == "notifications/progress");
   CHECK(client.end() == 0);

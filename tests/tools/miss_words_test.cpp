@@ -1,5 +1,5 @@
-// Tests the text that appears if nothing fits, and what a rung's advice says about how its plan
-// partitions the model.
+// Tests the text that appears if no plan fits, and what the advice for a rung says about how its
+// plan partitions the model.
 #include <functional>
 
 #include "tests/catch.h"
@@ -26,7 +26,7 @@ SearchResult search() {
   return result;
 }
 
-// A ladder of one GPU and of eight, which stops at the second.
+// Holds advice with a ladder of two rungs, one GPU and eight GPUs, which stops at the second.
 struct Scene {
   Job job;
   Advice advice;
@@ -61,7 +61,8 @@ struct Scene {
     advice.best = advice.ladders.data();
     advice.command = "command";
   }
-  // Returns the line before the one about the global batch.
+  // Returns the line before the one about the global batch, which says how the model is
+  // partitioned.
   std::string cut() const {
     const std::string text = advice_text(job, advice, true);
     const std::size_t end = text.find("\nThe global batch ");

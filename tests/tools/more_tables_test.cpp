@@ -1,5 +1,5 @@
-// Tests the tables of the commands that compare with measurements, compile and advise, in the way
-// of tables_test.cpp.
+// Tests, as tables_test.cpp does, the tables of the commands that compare with measurements, and
+// those of compile and advise.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -42,7 +42,7 @@ std::string with_change(double after, double before,
 }  // namespace
 
 TEST_CASE("validate's tables show what its JSON says", "[tools][json]") {
-  // Some rows of the largest file are used. They have the same plan on one GPU and on eight.
+  // The first rows of the largest file are enough. They have the same plan on one GPU and on eight.
   const std::string files = source + "/scenarios/evidence/", pairs = "nvidia_bert_large_v100_a100";
   const TestFolder folder;
   json some = json::parse(content_of(files + pairs + ".json"));
@@ -89,8 +89,8 @@ TEST_CASE("validate's tables show what its JSON says", "[tools][json]") {
        column("measured steps", "measured_steps", shown::whole),
        column("said not to fit", "said_not_to_fit", shown::whole)});
 
-  // All pairs are of one source. An efficiency is what each GPU of several does of what one does
-  // alone.
+  // All pairs come from one source. The efficiency of a pair is the throughput of each of several
+  // GPUs relative to one GPU alone.
   REQUIRE(value["scaling"].size() > 1);
   int within = 0;
   double difference = 0;
@@ -238,8 +238,8 @@ TEST_CASE("fit's tables show what its JSON says, and its runs are what validate 
                column("after", "after_step_time_s", shown::seconds),
                {"error", error("after_step_time_s")}});
 
-  // A constant that one run moves by at least a hundredth has a line. Constants that the run hardly
-  // narrows are named below.
+  // A constant that the runs change by at least a hundredth has a line. Constants that the runs
+  // hardly narrow are named below.
   json moved = json::array();
   std::string unknown;
   for (const json& each : value["constants"]) {
@@ -309,7 +309,8 @@ TEST_CASE("advise's table shows what its JSON says", "[tools][json]") {
   for (std::size_t i = 0; i < rungs.size(); ++i)
     CHECK((lines[i].back() == "<- best") == (i == ladder["stop"].get<std::size_t>()));
 
-  // Tokens/s for each GPU against the first rung, and of the added GPUs against those before them.
+  // The efficiency compares tokens/s per GPU with the first rung. The second number compares
+  // tokens/s per added GPU with tokens/s per GPU of the rung before.
   const auto number = [&](std::size_t i, const char* key) { return rungs[i][key].get<double>(); };
   for (std::size_t i = 0; i < rungs.size(); ++i) {
     CAPTURE(i);
@@ -350,7 +351,7 @@ TEST_CASE("advise's table shows what its JSON says", "[tools][json]") {
                   ".\n") != std::string::npos);
   const bool is_run_elsewhere = !best["frameworks"].empty();
   CHECK((text.find("\nThe plan runs in meshwright.\n") == std::string::npos) == is_run_elsewhere);
-  // 0.2920 C^0.3271 tokens, for the FLOPs C of all tokens.
+  // The useful batch has 0.2920 C^0.3271 tokens, where C is the FLOPs of the whole training.
   const double peak = 125e12 * best["gpus"].get<double>();  // of V100s
   const double flops = best["mfu"].get<double>() * peak / best["tokens_per_s"].get<double>() *
                        best["total_tokens"].get<double>();

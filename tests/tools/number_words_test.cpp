@@ -1,4 +1,4 @@
-// Numbers as people read them: each unit at both sides of its limits.
+// Tests how numbers are shown to people, with values at both sides of each unit's limits.
 #include "tests/catch.h"
 #include "tools/session/step_list.h"
 #include "tools/session/text.h"

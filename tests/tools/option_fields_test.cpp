@@ -1,5 +1,6 @@
-// Tests that each option of each command comes back from its field of Options and from no other,
-// that limits are those of the messages, and that options that are not given are as the pages say.
+// Tests that each option of each command sets its own field of Options and no other, that limits
+// are those of the messages, and that options which are not given have the values that the pages
+// say.
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tools/commands/commands.h"

@@ -1,5 +1,5 @@
-// The pictures and tables of a page, from numbers that are known: where each lies in the frame of
-// 70 to 790 across and 10 to 270 down.
+// Tests where the pictures of a page have their points, and tables their cells. The frame of a
+// picture goes from 70 to 790 across and from 10 to 270 down.
 #include "tests/catch.h"
 #include "tools/report/html.h"
 
@@ -67,7 +67,8 @@ TEST_CASE("a curve fills its frame, and what is not finite has no point", "[tool
   values.add(14, 5);
   values.add(15, 6);
   page.curve("loss", "in nats", values);
-  // Five points over 720, from 4 (at 270) to 8 (at 26): 61 for each 1.
+  // The steps 11 to 15 are spread over 720 units across. The values go from 4, which is at 270, to
+  // 8, which is at 26, so 1 is 61 units.
   CHECK(part_of(page, "points=\"", "\"/>") ==
         "points=\"70.0,270.0 250.0,26.0 610.0,209.0 790.0,148.0 \"/>");
   const std::string text = page.text();
@@ -94,7 +95,7 @@ TEST_CASE("a curve fills its frame, and what is not finite has no point", "[tool
 TEST_CASE("bars are in proportion to the longest, part beside part", "[tools][report]") {
   HtmlPage page("t");
   page.bars("caption", {"a", "b"}, {{"first", {1, 3}}, {"second", {2, 0}}});
-  // The longest, of 4, has 720: 180 for each 1.
+  // The longest bar, of 4, has a width of 720, so 1 is 180 units.
   CHECK(
       part_of(page, "<svg", "</svg>") ==
       "<svg viewBox=\"0 0 800 48\" role=\"img\" aria-label=\"caption\">\n"
@@ -134,10 +135,12 @@ TEST_CASE("points lie in a frame around them, and the marked ones stand out", "[
 TEST_CASE("areas lie on top of each other, and a pixel shows the highest of its points",
           "[tools][report]") {
   HtmlPage page("t");
-  // 720 columns for 10: the two points at the beginning are one column's, and the second is higher.
+  // The 720 columns stand for 10 ms. The first two points are in the same column, and the second is
+  // higher.
   page.areas("caption", {"ms", "GiB"}, {"a", "b"}, {{0, {1, 1}}, {0.001, {2, 2}}, {5, {1, 0}}}, 10);
   const std::string text = page.text();
-  // 4 is the highest, 61 for each 1. Below lies a: 2, and from the middle on 1; on it b: 2, then 0.
+  // The highest sum is 4, and 1 is 61 units. The area a lies below, with 2 and from the middle on
+  // 1. The area b lies on it, with 2 and then 0.
   const std::string a = part_of(page, "<polygon", "<title>a");
   CHECK(a.starts_with("<polygon points=\"70,148.0 71,148.0 "));
   CHECK(a.find(" 428,148.0 429,209.0 ") != std::string::npos);

@@ -1,4 +1,5 @@
-// Tests the page of `serve` in a browser: choose, plan, cancel, export, come back by the link.
+// Tests the page of `serve` in a browser: a user makes choices, plans, cancels, exports, and
+// returns by the link.
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
@@ -73,7 +74,7 @@ TEST_CASE("the page: choose, plan, export, come back by the link", "[page]") {
   browser.open("http://" + served.host() + "/");
   browser.wait_for(ready);
 
-  // The page's own controls are used by the keyboard: a list, a number, and the enter key.
+  // The test uses the page's own controls by the keyboard: a list, a number, and the enter key.
   browser.type("#model", "distilgpt2");
   browser.type("#filter", "p3.8");
   browser.value_of(
@@ -111,7 +112,7 @@ TEST_CASE("the page: choose, plan, export, come back by the link", "[page]") {
   CHECK(browser.value_of("document.querySelectorAll('.chart canvas').length") >= 4);
   CHECK(std::stoi(browser.value_of("document.querySelector('.timeline canvas').dataset.drawn")
                       .get<std::string>()) > 0);
-  // The keyboard zooms the timeline.
+  // The timeline can be zoomed by the keyboard.
   browser.type(".timeline canvas", "+");
   CHECK(browser.value_of("Number(document.querySelector('.timeline canvas').dataset.from) > 0") ==
         true);
@@ -216,7 +217,8 @@ TEST_CASE("the page: a search can be cancelled, and what is wrong is said", "[pa
   CHECK(served.searches() == 0);
   check_stays_here(browser, served);
 
-  // Text of a job stays text, in the answer and in errors; the page fits a narrow window.
+  // The texts of a job are shown as text, in the answer and in errors. The page fits a narrow
+  // window.
   job["model"] = "gpt2";
   job["training"] = {{"global_batch", 8}, {"sequence_length", 128}};
   job["cluster"] = {{"machine", "g5.xlarge"}, {"count", 1}};
@@ -270,7 +272,7 @@ TEST_CASE("the page: numbers in people's words, and whole tables on a phone", "[
   CHECK(browser.value_of(text_of("#ladder")).get<std::string>().find("Rent ") != std::string::npos);
   browser.click("#plan");
   browser.wait_for(searched + " && !document.querySelector('#plans').hidden", 120);
-  // Every column of every table can be seen without scrolling, with its title.
+  // Every column of every table is visible without scrolling, with its title.
   CHECK(browser.value_of("document.documentElement.scrollWidth <= window.innerWidth") == true);
   CHECK(browser.value_of("document.querySelectorAll('.wide').length") >= 3);
   CHECK(browser.value_of("[...document.querySelectorAll('.wide')].filter("
@@ -281,7 +283,7 @@ TEST_CASE("the page: numbers in people's words, and whole tables on a phone", "[
   const std::string shown = browser.value_of(text_of("#plans"));
   for (const char* title : {"plan", "step", "memory"})
     CHECK(shown.find(title) != std::string::npos);
-  // Words that are no number get the command line's answer.
+  // Text that is not a number gets the same message as on the command line.
   browser.value_of("document.querySelector('#tokens').value = ''");
   browser.type("#tokens", "many\t");
   browser.click("#plan");

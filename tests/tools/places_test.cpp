@@ -1,4 +1,4 @@
-// Who may search, and who waits for whose turn.
+// Tests which clients may search at once, and in which order the others get their turns.
 #include "tools/serve/places.h"
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace {
 
 bool leaves() { return true; }
 
-// Asks whether it is this one's turn: who waits gives up at once.
+// Returns whether this place has its turn. A place that would have to wait gives up at once.
 bool is_turn_of(const std::unique_ptr<Places::Place>& place) { return place->wait(leaves); }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// A plan in words: each key that is not as usual adds its own, and nothing else changes.
+// Tests that in the description of a plan each key with an unusual value adds its own words, and
+// changes no others.
 #include <functional>
 
 #include "tests/catch.h"

@@ -1,4 +1,4 @@
-// Tests the text of a prediction. All its numbers differ, so none can stand in for another.
+// Tests the text of a prediction. All its numbers differ, so that a wrong one is noticed.
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.h"

@@ -1,5 +1,5 @@
-// A device whose operations take the time that a rule says, by a clock of its own: what is measured
-// on it is known in advance, and no real clock is asked.
+// Defines a device whose operations take the time that a rule says, on a clock of its own. What is
+// measured on it is known in advance, and no real clock is read.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace meshwright::tests {
 
 class PretendDevice : public Backend, public Streams, public StepCapture {
  public:
-  // Seconds of an operation, and of the optimizer's step over so many elements.
+  // Return the seconds of an operation, and of the optimizer's step over so many elements.
   std::function<double(const OpCall&)> seconds_of;
   std::function<double(std::int64_t)> optimizer_seconds;
 
@@ -32,7 +32,7 @@ class PretendDevice : public Backend, public Streams, public StepCapture {
   void wait() override {}
   Streams* streams() override { return this; }
   StepCapture* capture() override { return this; }
-  // Nothing is ever read or written.
+  // No memory is ever read or written, so all allocations can be the same one.
   void* allocate(std::int64_t) override { return &memory_; }
   void deallocate(void*) override {}
   void* allocate_host(std::int64_t) override { return &memory_; }
@@ -69,7 +69,7 @@ class PretendDevice : public Backend, public Streams, public StepCapture {
     void update_choice_biases(int, std::span<const ChoiceBias>, const OptimizerState&) override {}
     void step(int, std::span<const OptimizerSegment> segments,
               const OptimizerState& state) override {
-      // Masters of weights in 16 bits are what is measured.
+      // Only steps over masters of bf16 weights take time.
       if (state.working == nullptr || state.working_type != Dtype::bf16) return;
       for (const OptimizerSegment& segment : segments)
         device.take(device.optimizer_seconds(segment.count));

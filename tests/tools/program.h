@@ -1,4 +1,4 @@
-// The program as tests call it: a command line, and what it answers.
+// Runs the program with a command line and returns its exit code and what it prints.
 #pragma once
 
 #include <sys/wait.h>
@@ -33,7 +33,8 @@ inline Answer run(const std::string& arguments, const std::string& errors = "/de
   return run_line(MESHWRIGHT_PROGRAM " " + arguments, errors);
 }
 
-// Parsing fails on anything beside the one object.
+// Returns the JSON object that the command prints. The test fails if the command prints anything
+// else.
 inline nlohmann::json answer_of(const std::string& arguments) {
   const Answer answer = run(arguments + " --json");
   CAPTURE(arguments, answer.out);

@@ -1,5 +1,5 @@
-// Compares what is predicted of a step with what frameworks did in it (tests/references). Where
-// predictions are off today, the bounds say by how much, so that a change shows.
+// Compares the prediction of a step with records of what frameworks did in it (tests/references).
+// Where predictions are wrong today, the bounds say by how much, so that a change is noticed.
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -43,8 +43,8 @@ json job_of_reference(const json& model, int batch, int length, const char* mach
           {"parallelism", cut}};
 }
 
-// A reference, the job of the same step, and the predicted relative to the recorded peak of
-// tensors as it is today.
+// Holds a reference, the job of the same step, and today's ratio of the predicted to the recorded
+// peak of tensors.
 struct ReferenceRow {
   const char* name;
   json job;
@@ -79,7 +79,8 @@ json predicted_step(const ReferenceRow& row) {
   return json::parse(answer.out);
 }
 
-// Returns the FLOPs of one rank, of whose backward attention a fifth repeats the scores.
+// Returns the model FLOPs of one rank. A fifth of backward attention computes the scores again and
+// does not count.
 double model_flops(const json& recorded) {
   double flops = 0;
   for (const json& each : recorded["operations"]) {

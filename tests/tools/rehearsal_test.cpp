@@ -1,4 +1,4 @@
-// Tests on which cluster a recorded step is priced, and what the answer says beside its times.
+// Tests on which cluster a recorded step is priced, and what the answer says besides its times.
 #include "tools/session/rehearsal.h"
 #include "hwprofiles/load.h"
 #include "models/core/json.h"

@@ -1,5 +1,6 @@
-# Sourced, after common.sh, by tests that start a run in the background and disturb it. Waits are for what must happen,
-# with generous ends; nothing depends on how fast it is.
+# Is sourced, after common.sh, by tests that start a run in the background and disturb it. Each wait
+# ends when something has happened, with a generous limit, so that no test depends on how fast this
+# computer is.
 deadline=20  # seconds, where one is to pass: a run begins sooner, however busy the computer is
 until_true() { # until_true SECONDS COMMAND...
   local tries=$(($1 * 10))
@@ -24,7 +25,7 @@ rank_process() { # rank_process N: the process of rank N
 
 has_rank() { [ -n "$(rank_process "$1")" ]; }
 
-# Starts a run of many steps and waits for its first one; its process is $launcher.
+# Starts a run of many steps and waits for its first one. Its process is $launcher.
 start() {
   rm -f out err  # what an earlier run said is no sign of this one's first step
   env --default-signal=INT "$program" train tiny.json --set training.steps=2000 "$@" >out 2>err &

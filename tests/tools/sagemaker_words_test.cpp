@@ -1,4 +1,4 @@
-// Tests how a container's environment is read: each variable has a field of its own.
+// Tests that each variable of a container's environment is read into its own field.
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tools/session/sagemaker.h"

@@ -14,7 +14,8 @@ TEST_CASE("without a temperature the most likely token is taken, of equal ones t
 }
 
 TEST_CASE("tokens are drawn as often as their logits say", "[tools]") {
-  // Shares 1/7, 4/7 and 2/7 at temperature 1; at temperature 2 in the ratio 1 : 2 : sqrt(2).
+  // The shares are 1/7, 4/7 and 2/7 at temperature 1, and in the ratio 1 : 2 : sqrt(2) at
+  // temperature 2.
   const std::vector<float> logits = {0, std::log(4.0F), std::log(2.0F)};
   constexpr int draws = 20'000;
   const auto shares = [&](double temperature, int top_k) {

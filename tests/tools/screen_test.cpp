@@ -18,8 +18,8 @@ TEST_CASE("a line that fits stays as it is, and a longer one is broken at a blan
   CHECK(broken_lines("one two three four", 10) == "one two\n  three\n  four");
   CHECK(broken_lines("one two three four", 10, 0) == "one two\nthree four");
   CHECK(broken_lines("   one two three", 10) == "   one two\n   three");
-  // A word that is longer than the line stays whole; one that is too long below a label is not
-  // set there.
+  // A word that is longer than the line stays whole. A word that does not fit below the text of a
+  // label is set further left.
   CHECK(broken_lines("label  text 0123456789", 12) == "label  text\n  0123456789");
   CHECK(broken_lines("a /very/long/path end", 8) == "a\n  /very/long/path\n  end");
 }
@@ -44,7 +44,7 @@ TEST_CASE("a character of UTF-8 takes one column", "[screen]") {
 TEST_CASE("a command is broken before options, so that a shell still reads it", "[screen]") {
   CHECK(broken_lines("  meshwright plan job.json --set a=1 --write b.json", 40) ==
         "  meshwright plan job.json --set a=1 \\\n      --write b.json");
-  // Quoted words stay whole.
+  // A quoted argument is not broken.
   CHECK(broken_lines("meshwright plan --by \"2 weeks --x\" --on aws", 30) ==
         "meshwright plan \\\n    --by \"2 weeks --x\" \\\n    --on aws");
 }
@@ -71,7 +71,7 @@ TEST_CASE("a table that is too wide breaks a column, then lacks what it can do w
         "   five six\n"
         "2  seven                 2.0 s\n"
         "--wide shows more: more\n");
-  // Every value is in a table without end, whatever the screen.
+  // Every row is in the table, whatever the screen shows.
   CHECK(table.rows().size() == 3);
 }
 

@@ -1,5 +1,6 @@
-# Sourced, after common.sh, by tests of `launch`: train.py, a script of the user's own, and a Python that can run it. Skipped,
-# with a word, where build/python has no PyTorch or the program no module for it (exit code 77).
+# Is sourced, after common.sh, by tests of `launch`. It writes train.py, a script of the user's own,
+# and finds a Python that can run it. If build/python has no PyTorch, or the program no module for
+# it, the test says so and is skipped (exit code 77).
 python=$(realpath "$here/../..")/build/python/bin/python
 for needed in "$python" "$(dirname "$program")/python/meshwright/_runtime.abi3.so"; do
   [ -e "$needed" ] || { echo "skipped: there is no $needed; tools/setup --python and a build with it make it"; exit 77; }

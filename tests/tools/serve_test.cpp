@@ -1,4 +1,5 @@
-// `serve`: its answers are those of the commands, and whatever a client does, it goes on.
+// Tests that the answers of `serve` are those of the commands, and that it goes on whatever a
+// client does.
 #include <httplib.h>
 #include <sched.h>
 #include <sys/socket.h>
@@ -87,14 +88,14 @@ std::string post_of(const Served& served, const std::string& more, const std::st
                     body);
 }
 
-// Waits until it is so, on a computer as busy as it may be. The two minutes are for a server that
-// hangs.
+// Waits until the condition holds, and returns whether it does. The limit of two minutes is for a
+// server that hangs, and is enough on a busy computer.
 bool becomes(const std::function<bool()>& is_so) {
   for (int i = 0; i < 12'000 && !is_so(); ++i) std::this_thread::sleep_for(10ms);
   return is_so();
 }
 
-// A client that has sent its question, and hears nothing yet.
+// Is a client that sends its question and waits for the answer on a thread.
 class Waiting {
  public:
   Waiting(const Served& served, const std::string& body)
@@ -108,7 +109,7 @@ class Waiting {
     client_->stop();
     if (thread_.joinable()) thread_.join();
   }
-  // Waits for the end of the connection; 0: it ended without an answer.
+  // Waits for the end of the connection. Returns the status of the answer, or 0 if there was none.
   int status() {
     thread_.join();
     return *status_;
@@ -261,7 +262,8 @@ TEST_CASE("a job names no file of the server", "[serve]") {
       {"partitions", 2}, {"auto_partition", false}, {"partition_file", "/etc/passwd"}};
   refused(job, "/distribution/smdistributed/modelparallel/parameters/partition_file");
 
-  // The content of a config.json is a model, and names that only training opens stay names.
+  // A job can hold the content of a config.json as its model. Names of files that only training
+  // opens are not opened.
   job = settled_job();
   std::ifstream config(source + "/models/zoo/gpt2.json");
   job["model"] = json::parse(config);
@@ -274,7 +276,7 @@ TEST_CASE("a job names no file of the server", "[serve]") {
   CHECK(post(served, "/api/simulate", job.dump()).status == 200);
 }
 
-// A key that is new here: either nothing that the server runs opens its file, or
+// If a new key is found here, make sure that nothing the server runs opens its file, or that
 // tools/serve/job_files.cpp refuses it.
 TEST_CASE("every key of a job that names a file is known to the server", "[serve]") {
   const std::regex names_file(R"(resolve\(job, |Paths?\{&)");
@@ -296,7 +298,7 @@ TEST_CASE("requests that are no questions of this page get a clear answer", "[se
   CHECK(status(request_of(served, "GET /")) == 200);
   CHECK(status("GET / HTTP/1.1\r\nHost: localhost:" + std::to_string(served.port()) + "\r\n\r\n") ==
         200);
-  // Another name that somebody has point here.
+  // Somebody can make another name point to this server.
   for (const std::string name :
        {"evil.example", "evil.example:80", "127.0.0.1", "127.0.0.1.evil.example:80"})
     CHECK(status("GET / HTTP/1.1\r\nHost: " + name + "\r\n\r\n") == 403);
@@ -305,11 +307,11 @@ TEST_CASE("requests that are no questions of this page get a clear answer", "[se
   CHECK(status(post_of(served, "Origin: http://" + served.host() + "\r\n", job)) == 200);
   for (const std::string origin : {"http://evil.example", "null", "https://127.0.0.1"})
     CHECK(status(post_of(served, "Origin: " + origin + "\r\n", job)) == 403);
-  // Two origins are no origin, also when the first one is this page's.
+  // A request with two origins is refused, also if the first is this page's.
   const std::string own = "Origin: http://" + served.host() + "\r\n";
   CHECK(status(post_of(served, own + own, job)) == 403);
   CHECK(status(post_of(served, own + "Origin: http://evil.example\r\n", job)) == 403);
-  // A form of another page can send this.
+  // A form on another page could send this request.
   CHECK(status(request_of(served, "POST /api/plan",
                           "Content-Type: text/plain\r\nContent-Length: 2\r\n", "{}")) == 415);
   for (const std::string path : {"/../../etc/passwd", "/..%2f..%2fetc/passwd", "/etc/passwd",
@@ -337,7 +339,7 @@ TEST_CASE("a request whose end is doubtful is refused, and its connection ends",
   const Served served;
   const std::string job = settled_job().dump(), length = std::to_string(job.size());
   const auto answer = [&](const std::string& headers, const std::string& body) {
-    // raw_answer() comes back when the server has closed the connection.
+    // raw_answer() returns when the server has closed the connection.
     return raw_answer(served.port(),
                       request_of(served, "POST /api/simulate",
                                  "Content-Type: application/json\r\n" + headers, body));
@@ -380,7 +382,7 @@ TEST_CASE("a port has one server, and the next can have it at once", "[serve]") 
   const std::string port = std::to_string(first->port());
   const TestFolder folder;
   const auto refusal = [&](const std::string& host) {
-    // The time ends what listens although it must not.
+    // The time limit ends a server that listens although it must not.
     const Answer answer = run_line(
         "timeout 60 '" MESHWRIGHT_PROGRAM "' serve --port " + port + " --host '" + host + "'",
         folder.file("errors"));
@@ -432,7 +434,7 @@ TEST_CASE("names by which the server may be called", "[serve]") {
   CHECK_FALSE(ServedAddress("", 80).is_host(":80"));  // where the computer's name is not known
   CHECK_FALSE(ServedAddress("", 80).is_host(""));
   CHECK(!named.is_origin("https://planner.example"));
-  // Names are what others can have point here, addresses are not.
+  // Others can make a name point to this server, but not an address.
   CHECK(any.is_host("192.168.1.2:8080"));
   CHECK(any.is_host("[fe80::1]:8080"));
   CHECK(!any.is_host("evil.example:8080"));
@@ -456,7 +458,8 @@ TEST_CASE("when as many wait as may, others are told to come again", "[serve]") 
   Told told;
   for (int i = 0; i < most_places; ++i)
     clients.push_back(std::make_unique<Waiting>(served, meshwright::tests::long_job().dump()));
-  // Until all of them have their places. A question that gets one itself leaves it again.
+  // The loop waits until all of them have their places. A question of the loop that gets a place
+  // gives it up again.
   for (int i = 0; i < 600 && told.status != 429; ++i) {
     auto client = client_of(served);
     client.set_read_timeout(0, 200'000);
@@ -468,7 +471,8 @@ TEST_CASE("when as many wait as may, others are told to come again", "[serve]") 
   CHECK(get(served, "/").status == 200);
 }
 
-// A question whose answer comes in lines: that it has a place is said at once.
+// Is a question whose answer comes in lines. The first line comes at once and says that the
+// question has a place.
 class Asked {
  public:
   explicit Asked(const Served& served)
@@ -557,7 +561,7 @@ TEST_CASE("asked to stop, the server ends what it has begun and itself", "[serve
   CHECK(client.status() != 200);  // the search was ended, not waited for
 }
 
-// While others send nothing, or a byte now and then.
+// Meanwhile other clients send nothing more, or a byte now and then.
 TEST_CASE("twenty clients at once get their answers, or are told to come again", "[serve]") {
   const Served served;
   std::atomic<int> given_up = 0;
@@ -611,8 +615,8 @@ TEST_CASE("fifty clients get their answers and leave nothing behind", "[serve]")
     for (std::thread& each : threads) each.join();
     return served.resident_mib();
   };
-  // Heaps of threads grow for some rounds. A server that kept as little as 1 KiB of each
-  // request would grow by 1 MiB in every round.
+  // The heaps of threads grow during some rounds. A server that kept as little as 1 KiB of each
+  // request would grow by about 1 MiB in every round.
   double before = round(), after = round();
   for (int rounds = 2; after > before + 0.9 && rounds < 20; ++rounds) {
     before = after;

@@ -1,13 +1,13 @@
-// A server of the program under test, on a free port of this computer.
+// Runs a server of the program under test on a free port of this computer.
 #pragma once
 
 #include <sys/types.h>
 
 #include <string>
 
-// The whole answer to what is sent as it is; `half_closes`: the sending side is closed after it.
+// Sends `request` as it is, and returns all that the server sends until it closes the connection.
 std::string raw_answer(int port, const std::string& request);
-// A connection to a server on this computer, and a request on it.
+// Open a connection to a server on this computer, and send a request on it.
 int connected(int port);
 void send_all(int connection, const std::string& request);
 int status_of(const std::string& raw);

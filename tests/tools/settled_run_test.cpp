@@ -1,5 +1,5 @@
-// Tests what the launcher hands its ranks: the job, the machine and the Programs, of which a rank
-// makes the same run without compiling.
+// Tests what the launcher passes to its ranks: the job, the machine and the Programs. A rank makes
+// the same run from them without compiling.
 #include <nlohmann/json.hpp>
 
 #include "models/program/program_json.h"

@@ -1,5 +1,5 @@
-// Numbers as the program's tables show them, written down a second time and plainly; and tables of
-// its text beside the rows of `--json`, cell by cell.
+// Shows numbers as the program's tables do, in a second and plain implementation, and compares
+// tables of the program's text cell by cell with the rows of `--json`.
 #pragma once
 
 #include <cmath>
@@ -49,7 +49,7 @@ inline std::string usd(double dollars) {
   return number(dollars < 100 ? "$%.2f" : "$%.0f", dollars);
 }
 
-// The cells of a line, which two blanks or more keep apart.
+// Returns the cells of a line, which are separated by two blanks or more.
 inline std::vector<std::string> cells(const std::string& line) {
   std::vector<std::string> all;
   for (std::size_t at = line.find_first_not_of(' '); at != std::string::npos;) {
@@ -60,7 +60,7 @@ inline std::vector<std::string> cells(const std::string& line) {
   return all;
 }
 
-// The rows below the line whose first cells are `head`, up to an empty line.
+// Returns the rows below the line whose first cells are `head`, up to an empty line.
 inline std::vector<std::vector<std::string>> table(const std::string& text,
                                                    const std::vector<std::string>& head) {
   std::vector<std::vector<std::string>> rows;
@@ -82,7 +82,8 @@ struct Column {
   std::function<std::string(const nlohmann::json&)> cell;  // of a row of --json; null: any
 };
 
-// The table of `text` has these columns first, and for each of `rows` a line with these cells.
+// Checks that the table of `text` begins with these columns, and has for each of `rows` a line with
+// their cells.
 inline void check_table(const std::string& text, const nlohmann::json& rows,
                         const std::vector<Column>& columns) {
   std::vector<std::string> head;
@@ -99,7 +100,8 @@ inline void check_table(const std::string& text, const nlohmann::json& rows,
     }
 }
 
-// A column of `key`, shown by `show`; a null is a dash.
+// Make a column with the values of `key`. The first one shows numbers by `show`, and a null as a
+// dash.
 inline Column column(const std::string& head, const std::string& key,
                      const std::function<std::string(double)>& show) {
   return {head, [=](const nlohmann::json& row) {

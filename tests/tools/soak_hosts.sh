@@ -1,5 +1,6 @@
-# Sourced by tools/soak: random stops and kills of runs over two hosts (hosts.sh), a third of them within the first
-# second of the program, a third from one of the last steps on. Prints a table; $failures counts what went wrong.
+# Is sourced by tools/soak. It stops and kills runs over two hosts (hosts.sh) at random times: a
+# third of them within the first second of the program, and a third at or after one of the last
+# steps. It prints a table, and $failures counts the runs that ended wrongly.
 
 make_hosts || skip "no link: $(tail -n 1 err)"
 over_two_hosts
@@ -14,7 +15,8 @@ arguments_of() { # arguments_of LAYOUT FOLDER: $arguments of a run
   arguments=(--json --set "training.steps=$steps" --set "parallelism=${parallelism[$1]}"
     --set "checkpoint={\"folder\": \"$2\", \"every_steps\": $every}")
 }
-# The program itself listens to signals, after what moves it into its namespace.
+# Succeeds when the program, after the commands that move it into its namespace, handles or blocks
+# SIGTERM.
 listens() {
   is_gone "$launcher" && return 0
   [ "$(cat "/proc/$launcher/comm" 2>/dev/null)" = meshwright ] || return 1
@@ -51,7 +53,8 @@ disturb() { # disturb KIND
   esac
 } 2>/dev/null
 
-# As documented (docs/running.md): 0 where the run was done, 5 where it was asked to stop, 4 after any other fault.
+# Succeeds if the exit code is as docs/running.md says: 0 if the run was done, 5 if it was asked to
+# stop, and 4 after any other fault.
 is_good_code() { # is_good_code KIND CODE
   case "$1 $2" in
     'TERM 5' | 'INT 5' | 'TWICE 5' | 'launcher 137') return 0 ;;

@@ -1,5 +1,5 @@
-// Every table that a command prints shows the numbers of its `--json`, in the unit and with the
-// digits that are said; and a number that two commands know is one number.
+// Tests that every table which a command prints shows the numbers of its `--json`, in the right
+// unit and with the right digits, and that two commands print the same number for the same thing.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -60,7 +60,7 @@ TEST_CASE("plan's table shows what its JSON says of each plan", "[tools][json]")
   const std::string command = "plan " + jobs + "searched.json --set cluster.count=1 --top 100";
   const json plans = answer_of(command)["plans"];
   const std::string text = text_of(command);
-  // The number of a line has no head.
+  // The column with the number of a line has no head.
   std::vector<std::vector<std::string>> lines = shown::table(text, {"cluster", "plan", "step"});
   CAPTURE(text);
   REQUIRE(lines.size() >= plans.size());
@@ -77,8 +77,8 @@ TEST_CASE("plan's table shows what its JSON says of each plan", "[tools][json]")
                                      "$" + shown::number("%.2f", plan["usd_per_hour"]),
                                      shown::price(plan["usd_per_million_tokens"])};
     const bool has_pareto = plan["pareto"] == true;
-    // The frameworks that run a plan stand before it, in short words
-    // (tests/tools/elsewhere_test.cpp).
+    // The column before that of the Pareto front names the frameworks that run the plan, in short
+    // words (tests/tools/elsewhere_test.cpp).
     REQUIRE(lines[i].size() == line.size() + (has_pareto ? 2 : 1));
     line.push_back(lines[i][line.size()]);
     if (has_pareto) line.push_back("yes");
@@ -129,7 +129,7 @@ TEST_CASE("three causes say why plans were rejected, and --why says more", "[too
   CHECK(text.find(line(counts["rule"], "combine what does not go together")) != std::string::npos);
   CHECK(text.find("--why  says more: " + std::to_string(value["rejected"].size()) + " reasons\n") !=
         std::string::npos);
-  // The answer is the last thing on the screen.
+  // The last line of the output is the answer.
   const std::string last = text.substr(text.rfind('\n', text.size() - 2) + 1);
   CHECK(last.starts_with("best: " + value["plans"][0]["plan"].get<std::string>() + " on 4 x "));
 }
@@ -209,7 +209,7 @@ TEST_CASE("explain's table shows what its JSON says, and each side is what simul
   CAPTURE(text);
   CHECK(shown::table(text, {"A", "B", "change"}) == rows);
 
-  // The first three, in the order of the table.
+  // The sentence names the first three rows of the table.
   REQUIRE(rows.size() > 4);
   const std::string reason = "\nB is " + picoseconds(std::fabs(after - before)) +
                              (after < before ? " faster (" : " slower (") +
@@ -267,7 +267,7 @@ TEST_CASE("explain's tables of a profile show what its JSON says", "[tools][json
     CHECK(*row == std::vector<std::string>{cause, picoseconds(each["from_ps"]),
                                            picoseconds(each["to_ps"]), changed(each["change_ps"])});
   }
-  // The step of the prediction has so many tokens a second; that of the profile takes as many.
+  // Tokens per second times the time of a step must be the tokens of a step.
   CHECK(value["to"]["tokens_per_s"].get<double>() * value["to"]["step_time_ps"].get<double>() ==
         Approx(32 * 512 * 1e12));
 }
@@ -295,7 +295,7 @@ TEST_CASE("sensitivity's table shows what its JSON says", "[tools][json]") {
                          }});
     }
     check_table(text, value["inputs"], columns);
-    // Bars are in proportion, and the longest of all has 16 cells.
+    // The lengths of bars are in proportion, and the longest has 16 cells.
     const auto at = [&](const json& input, const char* end) {
       const json& number = input[end][answer];
       return number.is_null() ? base : number.get<double>();

@@ -1,5 +1,5 @@
-// Tests what a page's timeline draws, and the times by kind of instruction, with a timeline whose
-// every span is known.
+// Tests what a page's timeline draws and the times by kind of instruction, with a timeline whose
+// spans are all known.
 #include "tools/report/timeline_view.h"
 
 #include <map>
@@ -15,8 +15,8 @@ using nlohmann::json;
 
 namespace {
 
-// Two stages of two ranks. Every instruction of a rank lasts 1 us and begins 2 us after the one
-// before.
+// Holds a timeline of two stages of two ranks. Every instruction of a rank lasts 1 us and begins 2
+// us after the one before.
 struct Scene {
   std::vector<Program> stages;
   std::vector<int> stage_of;
@@ -58,7 +58,7 @@ std::string label_of(int rank, Stream stream) {
   return "rank " + std::to_string(rank) + "  " + std::string(name_of(stream));
 }
 
-// Returns the meaning of an instruction's colour, in the page's order.
+// Returns what the colour of an instruction means, in the words of the page.
 std::string sort_of(const Instruction& instruction, Body::Kind body) {
   switch (instruction.stream) {
     case Stream::compute:
@@ -118,7 +118,7 @@ TEST_CASE("in a long timeline each span is a whole task on a stream", "[tools][r
   CHECK(timeline_data(scene.timeline, scene.stages, entries) ==
         timeline_data(scene.timeline, scene.stages));  // as many as may be
   const json data = json::parse(timeline_data(scene.timeline, scene.stages, entries - 1));
-  // From the task's first instruction of the stream to its last one.
+  // A span goes from the first to the last instruction of a task on a stream.
   struct Span {
     int task = -1;
     SimTime begin = 0, end = 0;
@@ -154,7 +154,8 @@ TEST_CASE("times by kind are means over the ranks of each stage, and over the st
           "[tools][report]") {
   const Scene scene;
   const Mesh mesh = scene.stages.front().settings->mesh();
-  // Predicted: the first rank of each stage alone, each instruction three times as long.
+  // The predicted timeline has only the first rank of each stage, and each instruction takes three
+  // times as long.
   Timeline predicted;
   for (TimelineEntry entry : scene.timeline.entries) {
     const auto first = std::ranges::find(scene.stage_of, scene.stage_of[entry.rank]);
@@ -162,7 +163,8 @@ TEST_CASE("times by kind are means over the ranks of each stage, and over the st
     entry.end = entry.begin + 3'000'000;
     predicted.entries.push_back(entry);
   }
-  // Instructions of a kind in a step of a stage's rank; two stages share the mean.
+  // These are the numbers of instructions by kind, summed over the two stages. The mean over the
+  // stages is half of them.
   std::map<std::string, double> counts;
   for (const TimelineEntry& entry : predicted.entries) {
     Instruction instruction = scene.instruction_of(entry);

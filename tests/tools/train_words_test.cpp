@@ -1,5 +1,5 @@
-// Tests the text of a run: lines of steps, the comparison at the end, --json and --log-json. All
-// its numbers differ, so none can stand in for another.
+// Tests the text of a run: the lines of steps, the comparison at the end, --json and --log-json.
+// All numbers differ, so that a wrong one is noticed.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -38,8 +38,7 @@ class Redirected {
   int descriptor_, before_;
 };
 
-// Returns what is written to standard error while `work` runs. With --json that is all of a run's
-// text.
+// Returns what `work` writes to standard error. With --json that is all text of a run.
 std::string errors_of(const std::function<void()>& work) {
   const TestFolder folder;
   {
@@ -49,7 +48,7 @@ std::string errors_of(const std::function<void()>& work) {
   return content_of(folder.file("errors"));
 }
 
-// Two stages of one rank each.
+// Holds the outcome of a run of two stages with one rank each.
 struct Scene {
   Options options;
   Job job;
@@ -96,8 +95,8 @@ TEST_CASE("the end of a run compares each number with its prediction", "[tools][
     log.end(scene.outcome);
     answer = log.answer(scene.outcome);
   });
-  // The median of 9, 0.2 and 0.25 s is 0.25; 0.3 is a fifth more. Libraries have what is left of a
-  // peak: 100 - 11 - 22, and 64 - 12 - 23.
+  // The median of 9, 0.2 and 0.25 s is 0.25 s, and the predicted 0.3 s is a fifth more. Libraries
+  // take the rest of the measured peak: 100 - 11 - 22 and 64 - 12 - 23 MiB.
   CHECK(text ==
         "\n"
         "                         predicted   measured    error\n"
@@ -221,7 +220,7 @@ TEST_CASE("each step has a line, and one in the file of --log-json", "[tools][re
     TrainLog log(scene.options, scene.job, scene.chosen, scene.prediction);
     log.step(7, result, 5.5);
   });
-  // 8 sequences of 32 tokens in half a second; seven such steps.
+  // A step has 8 sequences of 32 tokens and takes half a second. Seven such steps are done.
   CHECK(text ==
         "     7   3.25000    1.5000 6.250e-02    500.0      512    1792      0 s   4.50000      "
         "1.7500       1024  skipped: gradients overflow\n"
@@ -259,8 +258,9 @@ TEST_CASE("a line every log.every steps has means of the time, the time left, to
     });
   };
   const std::string of_data = lines(10);
-  // 256 tokens in half a second in the mean. Of 10 sequences, 8 are 0.8 epochs. After step 2 there
-  // are 998 left of 1 s each, then 996; those that were not shown here did not last either.
+  // The mean step has 256 tokens in half a second. Of 10 sequences, 8 are 0.8 epochs. After step 2
+  // there are 998 steps left of 1 s each, after step 4 there are 996. The jump to step 1000 took 1
+  // s like any other step.
   CHECK(of_data.substr(of_data.find("  step")) ==
         "  step      loss grad norm      rate       ms tokens/s  tokens  epoch     left\n"
         "     2   0.00000    0.0000 0.000e+00    500.0      512     512   1.60 16.6 min\n"

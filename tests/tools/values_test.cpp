@@ -150,7 +150,8 @@ TEST_CASE("each level of compile is what simulate says of it", "[tools][json]") 
     CHECK(number(level, "kernels") < kernels);
     CHECK(number(level, "bytes_moved") < bytes);
     kernels = number(level, "kernels"), bytes = number(level, "bytes_moved");
-    // Every level has the cut of the job's own, which at another level simulate would not choose.
+    // Every level is shown with the partition of the job's own level. Simulate would choose another
+    // one at another level.
     if (level["compiler"] != value["training"]["compiler"]) continue;
     ++compared;
     const json simulated = answer_of(

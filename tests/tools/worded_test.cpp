@@ -1,5 +1,5 @@
-// Jobs in words of the command line, without a file: models, machines and numbers as people write
-// them are read, or answered with a line that lets them go on.
+// Tests jobs that are written on the command line, without a file. Models, machines and numbers are
+// read as people write them, or refused with a line that says how to go on.
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -36,8 +36,9 @@ TEST_CASE("a job without batch and length gets usual ones, and says which", "[to
     CHECK(run("simulate " + arguments, said).code == 0);
     return content_of(said);
   };
-  // 6 N D of 124.4 M parameters and 10 B tokens is 7.47e18 FLOPs: 0.2920 * 7.47e18^0.3271 is
-  // 431 k tokens, 421 sequences of 1024; the nearest power of two is 512.
+  // For 124.4 M parameters and 10 B tokens, 6 N D is 7.46e18 FLOPs. The law 0.2920 *
+  // (7.46e18)^0.3271 gives 435 k tokens, which are 425 sequences of 1024. The nearest power of two
+  // is 512.
   const std::string pretrained = notes_of("--model gpt2 --tokens 10B --on p3.2xlarge");
   CHECK(pretrained.find("sequences of 1024 tokens, the model's length") != std::string::npos);
   CHECK(pretrained.find("a batch of 512 sequences, near the") != std::string::npos);
@@ -46,7 +47,7 @@ TEST_CASE("a job without batch and length gets usual ones, and says which", "[to
   const std::string tuned = notes_of("--model gpt2 --task lora --on p3.2xlarge");
   CHECK(tuned.find("a batch of 64 sequences, a usual one of lora; no law names it") !=
         std::string::npos);
-  // A job file that leaves them out gets them too.
+  // A job file without batch and length gets them too.
   const std::string job = folder.file(
       "job.json", R"({"model": "gpt2", "training": {}, "cluster": {"machine": "p3.2xlarge"},
                       "objective": {"tokens": "10B"}})");

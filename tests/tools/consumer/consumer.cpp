@@ -1,4 +1,4 @@
-// consumer JOB: the predicted step of the best plan.
+// consumer JOB: prints the predicted step time of the best plan.
 #include <cstdio>
 
 #include <meshwright/hwprofiles/machine.h>
