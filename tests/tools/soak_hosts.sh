@@ -1,6 +1,6 @@
 # Is sourced by tools/soak. It stops and kills runs over two hosts (hosts.sh) at random times: a
 # third of them within the first second of the program, and a third at or after one of the last
-# steps. It prints a table, and $failures counts the runs that ended wrongly.
+# steps. It prints a table, and $failures counts what went wrong.
 
 make_hosts || skip "no link: $(tail -n 1 err)"
 over_two_hosts

@@ -17,8 +17,9 @@ bool is_dense_first(const Plan& plan) { return plan.parallelism.zero_stage <= 1;
 
 std::int64_t gradient_bytes(const Plan& plan) { return bytes_of(plan.training.gradient_reduce); }
 
-// Returns whether the scales of rotary positions can be set. Megatron-LM has no arguments for some
-// of YaRN's values, so these must be those of megatron.core's MLATransformerConfig.
+// Returns whether Megatron-LM can scale rotary positions as the model does: not at all, or by YaRN.
+// It has no arguments for some of YaRN's values, so these must be those of megatron.core's
+// MLATransformerConfig.
 bool has_scores_of_megatron(const Model& m) {
   constexpr double original = 4096, low = 1, high = 32;
   return m.rotary_yarn ? m.rotary_original == original && m.rotary_low == low &&

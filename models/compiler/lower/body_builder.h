@@ -1,7 +1,7 @@
 // Writes the instructions of one body, with the waits that they need. One rule makes memory safe
 // across streams: an instruction of another stream than compute waits for the compute instruction
-// before it in the list, and its task buffers stay live until a compute instruction has waited for
-// it.
+// before it in the list, and the buffers of the task that it uses stay live until a compute
+// instruction has waited for it.
 #pragma once
 
 #include <array>

@@ -44,8 +44,8 @@ void place_parts(StageDraft& draft, const BucketPlan& planned, Bucket& bucket) {
 }
 
 // Returns how many elements of its local shard a rank saves in a snapshot: all of them, or an equal
-// part if several ranks have the same shard. Returns 0 if another stage saves the whole bucket or
-// it is not trained.
+// part, rounded up, if several ranks have the same shard. Returns 0 if another stage saves the
+// whole bucket or it is not trained.
 std::int64_t snapshot_slice(const StageDraft& draft, const Bucket& bucket) {
   const bool saved_elsewhere = std::ranges::all_of(
       bucket.parameters, [&](int index) { return draft.program.parameters[index].copy_of_tied; });

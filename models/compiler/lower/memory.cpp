@@ -116,8 +116,8 @@ std::int64_t lay_out_copies(SlotRegion& region, std::int64_t from, std::int64_t 
   return from + region.stride * region.slots;
 }
 
-// Lays out the slots of a chunk, and returns where they end. Slots of the first chunk of a pool are
-// as large as any chunk of the pool needs. The other chunks of the pool use the same slots.
+// Chunks of a pool share slots. For the first chunk of a pool, lays out slots as large as its
+// largest chunk needs, and returns where they end. The other chunks get the same slots.
 std::int64_t lay_out_slots_of(const StageDraft& draft, std::vector<SlotRegion>& regions,
                               const std::vector<std::int64_t>& bytes, int chunk,
                               std::int64_t from) {

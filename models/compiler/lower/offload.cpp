@@ -72,8 +72,9 @@ bool offloads_whole_blocks(const Plan& plan) {
 constexpr int layers_in_turn = 2;
 
 // Returns for each unit whether it is one of the first blocks of a virtual stage, whose activations
-// are offloaded. At any time, the activations of `offload_horizon` blocks, at least two, are on the
-// device: of two that share the ring, and of the last ones, with which the backward begins.
+// are offloaded. At any time, the activations of at most `offload_horizon` blocks, at least two,
+// are on the device: those of two blocks share the ring, and the others are those of the last
+// blocks, with which the backward begins.
 std::vector<char> first_blocks(const StageDraft& draft, int virtual_stage) {
   const Graph& graph = draft.graph;
   std::vector<int> blocks;

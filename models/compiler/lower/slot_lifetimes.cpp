@@ -29,8 +29,9 @@ struct Lifetime {
 };
 
 // Returns how long the buffers that instruction i of the chunk's body uses are live. The rules are
-// those of task buffers (body_builder.h): a buffer that another stream uses is live until a compute
-// instruction has waited for that stream. A buffer of a message is always live.
+// those of task buffers (body_builder.h): a buffer that an instruction of another stream uses is
+// live until a compute instruction has waited for it, or always if none of this body does. A buffer
+// of a message is always live.
 Lifetime use_by(const StageDraft& draft, int chunk, int body, int i) {
   const std::vector<Instruction>& instructions = draft.program.bodies[body].instructions;
   const Stream stream = instructions[i].stream;

@@ -249,8 +249,9 @@ Operand in_task(StageDraft& draft, std::string_view name, std::int64_t elements)
   return {id, 0, type, GroupKind::none};
 }
 
-// Computes muon's updates of the local parts of matrices, which the ranks that share the matrices
-// then exchange. Does nothing for other buckets.
+// Updates the momentum of a bucket of matrices, and computes from it what muon orthogonalizes. If
+// tensor ranks share the matrices, an all-gather then gives each rank the parts of all ranks. Does
+// nothing for other buckets.
 void make_updates(StageDraft& draft, BodyBuilder& body, int b) {
   BucketPlan& planned = draft.buckets[b];
   Bucket& bucket = planned.bucket;

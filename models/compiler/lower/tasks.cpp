@@ -77,8 +77,8 @@ struct Stays {
 };
 
 // Returns the stays of a stage's micro-batches. Saved activations are copied out while the next
-// task runs. If their load would come before the second task after the forward, or earlier, they
-// stay on the device.
+// task runs. They stay on the device if they would have to be loaded just before the second task
+// after the forward, or earlier.
 Stays stays_of(const StageOrder& order, int horizon) {
   Stays stays;
   stays.loaded_before.assign(order.size(), -1);

@@ -70,8 +70,8 @@ int default_context_heads(const Parallelism& p, const ModelSizes& model, int ran
 
 // Checks the context degree and context_exchange. A rank holds two chunks of each sequence
 // (models/program/graph/context.h), so the length must divide into twice as many chunks as ranks.
-// Unless ranks exchange heads, a rank merges the results of attention over other ranks' chunks by
-// their log-sum-exps, which the unfused kernel does not do.
+// Unless the whole context group exchanges heads, attention on a rank is over parts of sequences,
+// which the unfused kernel does not support.
 Ruling broken_context_rule(const Plan& plan, const ModelSizes& model) {
   const Parallelism& p = plan.parallelism;
   const int context = p.context, length = plan.training.sequence_length;

@@ -129,7 +129,7 @@ struct Parallelism {
     return context > 1 && context_exchange == ContextExchange::a2a_p2p;
   }
   // Returns the number of ranks of a context group among which heads are exchanged, or 1 if no
-  // heads are exchanged.
+  // heads are exchanged. With a2a_p2p, context_heads must be set.
   int ranks_of_heads() const {
     return has_two_exchanges()                               ? context_heads
            : context_exchange == ContextExchange::all_to_all ? context

@@ -11,7 +11,8 @@
 
 namespace meshwright::compiler {
 
-// Each returns the first rule of one file that the plan breaks, or nothing.
+// Each of these functions checks the rules of one file, and returns the first one that the plan
+// breaks, or nothing.
 Ruling broken_degree_rule(const Plan& plan, const ModelSizes& model);
 Ruling broken_captured_rule(const Plan& plan, const ModelSizes& model);
 Ruling broken_training_rule(const Plan& plan, const ModelSizes& model);

@@ -214,7 +214,7 @@ Ruling check_states(const Plan& plan, const ModelSizes&) {
 }
 
 // Checks that only captured models, which PyTorch computes, are trained in fp64. Gradients and
-// moments must then be in fp64, and in no other precision.
+// moments must be in fp64 in that precision, and must not be in others.
 Ruling check_fp64(const Plan& plan, const ModelSizes& model) {
   const Training& t = plan.training;
   const bool is_wide = t.precision == Precision::fp64;

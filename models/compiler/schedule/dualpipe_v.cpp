@@ -35,8 +35,8 @@ void write_dualpipe_v(int stages, int stage, int micro_batches, VeeWriter& write
     write.both(back);
     write.forward(back), write.both(there);
   }
-  // From here on, only backwards are left. In the second half of them, input gradients go first,
-  // and weight gradients fill the time that is left.
+  // From here on, only backwards are left. The first of them are not split. Later, input gradients
+  // go first, and weight gradients fill the time that is left.
   std::deque<int> put_off;  // chunks whose weight gradients are deferred
   const auto backward = [&](int chunk) { write.backward(chunk), put_off.push_back(chunk); };
   const auto weights = [&] { write.weights(put_off.front()), put_off.pop_front(); };

@@ -43,10 +43,10 @@ class VeeWriter {
 // tasks of micro-batches that do not exist.
 using VeeRound = void (*)(int stages, int stage, int micro_batches, VeeWriter& write);
 
-// Returns the order of all micro-batches, in one round. If active_microbatches is lower than 2 x
-// stages, there are several rounds of that size, one after another. A round without a bound has at
-// most 2 x stages micro-batches in flight. A single stage with one chunk runs all tasks of one
-// micro-batch before the next.
+// Returns the order of all micro-batches, in one round. If active_microbatches is set and lower
+// than 2 x stages, there are rounds of at most that many micro-batches, one after another. A round
+// without a bound has at most 2 x stages micro-batches in flight. A single stage with one chunk
+// runs all tasks of one micro-batch before the next.
 StageOrder vee_order(PipelineShape shape, int stage, VeeRound write_round);
 // Returns a lower bound of the micro-batches in flight on a stage, where one micro-batch of each of
 // the two chunks counts as one.

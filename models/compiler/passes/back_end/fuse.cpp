@@ -129,8 +129,9 @@ bool fold_sum(Fusion& fusion) {
   return true;
 }
 
-// Makes the matmul write to an output of the node of the same type, which a step overwrites that is
-// the last reader of the matmul or comes later. Returns whether there is one.
+// Makes the matmul write to the memory of one of the node's outputs that has the type of its
+// result. The step that makes this output must be the last one that reads the result, or come
+// later. Returns whether there is such an output.
 bool find_place(Fusion& fusion) {
   const int made = fusion.steps[0].outputs[0];
   std::size_t last = 0;

@@ -1,14 +1,16 @@
-// For each bound w on the working bytes that some unit can have, considers only sets whose working
-// bytes are at most w, and solves a multiple-choice knapsack of budget - w bytes for the kept bytes
+// Each unit saves one set of tensors from its frontier. A set has a cost, and it needs bytes that
+// are kept from forward to backward and bytes to work in during recomputation. For each bound w on
+// the working bytes that some unit can have, this file considers only the sets whose working bytes
+// are at most w, and solves a multiple-choice knapsack of budget - w bytes for the kept bytes
 // (Kellerer, Pferschy, Pisinger 2004, ch. 11).
 //
-// With e = chain_tolerance, the result costs at most 1 + e times the least cost C, for these
-// reasons. The w of a cheapest choice is among those tried. For it the knapsack counts costs in
-// grains g, rounded down, and finds the least sum J of grains exactly, by dynamic programming over
-// sums. The cheapest choice has a sum of at most C/g grains, so J*g <= C. The choice that is found
-// costs less than (J + n)*g <= C + n*g with n units. g = e*L/n with a lower bound L <= C gives C*(1
-// + e). A bound w is left out only if no choice fits, or if the lower bound of its cost is no less
-// than the least cost found so far.
+// With e = chain_tolerance and n units, the result costs at most 1 + e times the least cost C, for
+// these reasons. The w of a cheapest choice is among those tried. For it the knapsack counts costs
+// in grains g, rounded down, and finds the least sum J of grains exactly, by dynamic programming
+// over sums. The cheapest choice has a sum of at most C/g grains, so J*g <= C. The choice that is
+// found costs less than (J + n)*g <= C + n*g. With g = e*L/n and a lower bound L <= C, this is at
+// most C + e*C. A bound w is left out only if no choice fits, or if the lower bound of its cost is
+// no less than the least cost found so far.
 #include "models/compiler/passes/dataflow/chain_budget.h"
 
 #include <algorithm>

@@ -52,7 +52,7 @@ class Adapting {
   }
 
   // Rejects models with attention sinks or with tables of relative positions, because attention
-  // makes the gradient of a table even if it is not trained.
+  // makes the gradients of these parameters even if they are not trained.
   void refuse_tables() const {
     for (const Node& node : old_.nodes)
       if (node.attributes.sinks)

@@ -14,8 +14,9 @@ namespace {
 // Returns how many rows a block has, such that its logits take about `wanted_bytes`. A block has at
 // least 256 rows for fast matmuls, because each block reads the whole table, and reads and writes
 // its gradient. The number of blocks is limited to 4096, so that the list of their kernels stays
-// short: with the smallest blocks, these cover two million tokens of a vocabulary of 128,000.
-// Elements of a block are counted in 31 bits, which limits `wanted_bytes` too.
+// short. With blocks of least_loss_block_bytes and logits of 16 bits over a vocabulary of 128,000,
+// these cover two million tokens. Elements of a block are counted in 31 bits, which limits
+// `wanted_bytes` too.
 std::int64_t rows_per_block(std::int64_t wanted_bytes, std::int64_t rows, std::int64_t row_bytes,
                             std::int64_t row_elements) {
   constexpr std::int64_t fewest = 256, multiple = 64, most_blocks = 4096;

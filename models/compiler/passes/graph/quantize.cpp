@@ -82,7 +82,8 @@ struct Factor {
 };
 
 // Returns for each unit whether it is a block whose matmuls stay in 16 bits. The first and last
-// blocks are counted in each stack, which is the blocks whose paths differ only in the last name.
+// blocks are counted in each stack of blocks. Blocks whose paths differ only in the last name are a
+// stack.
 std::vector<char> units_in_bf16(const Graph& graph, const Training& training) {
   const auto stack_of = [](const Unit& unit) { return unit.path.substr(0, unit.path.rfind('.')); };
   std::map<std::string, int> blocks, before;
