@@ -11,8 +11,8 @@ namespace meshwright::sim {
 
 namespace {
 
-// Returns the group that an instruction communicates in, which is `pipeline` for messages. Returns
-// none if no other rank takes part.
+// Returns the group in which an instruction communicates. For messages it is `pipeline`. Returns
+// nothing, or GroupKind::none, for an instruction without communication.
 std::optional<GroupKind> group_of(const Instruction& instruction) {
   switch (instruction.kind) {
     case InstructionKind::compute:

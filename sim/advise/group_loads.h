@@ -1,5 +1,5 @@
-// Measures what the communication of each group costs: its bytes, its time, how much of it overlaps
-// with compute, and the link that limits it.
+// Computes what the communication of each process group costs in a predicted step: its bytes, its
+// time, how much of it does not overlap with compute, and the link that limits it.
 #pragma once
 
 #include <vector>
@@ -10,20 +10,21 @@
 
 namespace meshwright::sim {
 
-// The communication of one rank in one group over the whole step. The rank is on the stage that
-// StepParts describes.
+// The communication of one rank in one group over the whole step. The rank is the first one in the
+// timeline on the stage that StepParts describes.
 struct GroupLoad {
   GroupKind group = GroupKind::none;
-  double bytes = 0;  // sent, as bytes_moved() counts them (sim/replay/link_uses.h)
+  double bytes = 0;  // sent by the rank, as bytes_moved() counts them (sim/replay/link_uses.h)
   SimTime needed = 0, exposed = 0;
-  // The kind of the slowest link on the ring through the ranks of the group, and its bandwidth. For
-  // messages, the ring goes through one rank of every stage.
-  std::string_view link;  // "network"
+  // The kind of the slowest link on the ring through the ranks of the group, such as "network", and
+  // its bandwidth in one direction. For messages between stages, the ring goes through one rank of
+  // every stage.
+  std::string_view link;
   double link_bytes_per_s = 0;
 };
 
-// Returns the loads of the groups that communicate, in the order of GroupKind. `timeline` is the
-// timeline of the prediction.
+// Returns the loads of the groups that take time in the timeline, in the order of GroupKind.
+// `timeline` is the one that predict() filled in for `prediction`.
 std::vector<GroupLoad> group_loads(const Compiled& compiled, const Prediction& prediction,
                                    const StepParts& parts, const Timeline& timeline,
                                    const Topology& topology);

@@ -47,8 +47,9 @@ Job job_at(const Job& job, const std::string& machine, Place place) {
   return at;
 }
 
-// Searches the plans at a rung by `how`. The job may fix degrees that do not divide a rung's number
-// of GPUs. Such a rung has no plans, which is not an error.
+// Returns the result of `how`, which searches the plans of a rung. If the search throws InputError,
+// say because the degrees that the job fixes do not divide the number of GPUs, the rung has no
+// plans and the message is its reason.
 FittingSearch search_at(const std::function<FittingSearch()>& how) {
   try {
     return how();
@@ -63,14 +64,14 @@ Merit merit_of(const Objective& objective, const RankedPlan& plan) {
   return merit(objective, plan.cluster, useful_step_time_s(plan.prediction));
 }
 
-// Returns the bytes that the weights alone take on each GPU of a rung, in 16 bits and stored only
-// once on all GPUs.
+// Returns the least bytes that the weights take on each GPU of a rung: 16 bits per parameter,
+// stored only once across all GPUs.
 double least_weights_bytes(double parameters, const Rung& rung) {
   return 2 * parameters / rung.gpus();
 }
 
-// `parameters` are those of the job's model, or 0 if they are not known. A rung whose GPUs cannot
-// hold them is not searched.
+// Searches the plans of a rung. `parameters` is the number of parameters of the job's model, or 0
+// if it is unknown. If the weights alone exceed the memory of the GPUs, nothing is searched.
 void find_best(Rung& rung, const Job& job, double parameters, const SearchOptions& options) {
   const double memory = options.load(rung.machine).gpu.memory_bytes;
   if (const double least = least_weights_bytes(parameters, rung); least > memory) {
@@ -94,8 +95,9 @@ void find_best(Rung& rung, const Job& job, double parameters, const SearchOption
   rung.closest_miss = found.closest_miss;
 }
 
-// Returns the number of parameters of the job's model. Captured models and those of another
-// framework's memory may hold their weights in another way, so theirs count as unknown.
+// Returns the number of parameters of the job's model. It is 0, for unknown, if the model is
+// captured or if memory is predicted for another framework, because their weights may be stored
+// differently.
 double parameters_of(const Job& job) {
   if (job.model.captured || job.plan.training.memory_of != MemoryOf::engine) return 0;
   Training alone = job.plan.training;
@@ -103,9 +105,9 @@ double parameters_of(const Job& job) {
   return static_cast<double>(parameter_count(build_graph(job.model, alone)));
 }
 
-// Tries the plan of another rung with as many replicas as this rung holds, because a search that
-// simulates few plans may have missed it. Keeps the result if it is better than the rung's best
-// plan.
+// Tries the plan of another rung with as many replicas as this rung has GPUs for, because a search
+// that simulates few plans may have missed it. Keeps the result if it is better than the rung's
+// best plan. Does nothing unless both rungs have a plan and opened the same keys.
 void follow(Rung& rung, const Rung& other, const Job& job, const SearchOptions& options) {
   if (!rung.best || !other.best || rung.opened != other.opened) return;
   Job same = job_at(job, rung.machine, {rung.hosts, rung.processes_per_host});
@@ -140,9 +142,10 @@ void describe(Rung& rung, const Job& job) {
       largest_micro_batch(job.model, reopened(best.plan, job.plan.training), best.cluster);
 }
 
-// Compares rungs with the first one, or with the first whose states stay on the GPUs: one that fits
-// only by moving them over the bus is slow for that reason, and all others would seem better than
-// they are.
+// Sets the efficiencies of all rungs with a plan. The baseline is the first of them whose optimizer
+// states stay on the GPUs. A rung that fits only by offloading them is slow for that reason, so
+// that all others would seem better than they are. If all rungs with a plan offload them, the
+// baseline is the first of these.
 void compare(std::vector<Rung>& rungs) {
   const auto stays = [](const Rung& of) {
     return of.best->plan.parallelism.offload != Offload::optimizer;
@@ -166,18 +169,19 @@ std::string gpus_text(const Rung& rung) {
   return fmt::format("{} GPU{}", rung.gpus(), rung.gpus() == 1 ? "" : "s");
 }
 
-// Returns a share in percent, without the sign: "91", or with one decimal if it is small, "1.4".
+// Returns a share as a number of percent, without "%": "91", or with one decimal if it is below
+// 9.95 %, "1.4".
 std::string percent(double share) {
   return fmt::format("{:.{}f}", 100 * share, std::abs(share) < 0.0995 ? 1 : 0);
 }
 
-// Chooses the rung to rent: the best one that keeps the deadline and the budget. If the objective
-// is the step time, stops before the first rung at which the added GPUs bring too little.
+// Chooses the rung to rent, the one with the best merit. If the objective is the step time, stops
+// before the first faster rung at which the added GPUs bring too little.
 void choose(Ladder& ladder, const Job& job, const LadderOptions& options) {
   const std::vector<Rung>& rungs = ladder.rungs;
   const Objective& objective = job.objective;
   for (std::size_t i = 0; i < rungs.size(); ++i) {
-    if (!rungs[i].best) continue;  // or the deadline or the budget are missed
+    if (!rungs[i].best) continue;  // no plan fits and keeps the deadline and the budget
     if (!ladder.stop) {
       ladder.stop = i;
       continue;
@@ -250,7 +254,7 @@ std::string what_breaks(const Rung& smaller, const Rung& larger) {
     return static_cast<double>(rung.parts.parts[i].time) /
            static_cast<double>(rung.parts.step_time);
   };
-  // If compute loses a share of the step, other causes gain it. Finds the cause that gains most.
+  // Finds the part of the step whose share grows most.
   std::size_t most = 0;
   double growth = 0;
   for (std::size_t i = 0; i < smaller.parts.parts.size(); ++i) {
@@ -292,7 +296,8 @@ std::vector<Ladder> ladders(const Job& job, const LadderOptions& options) {
   for (Ladder& ladder : result)
     for (Rung& rung : ladder.rungs) rungs.push_back(&rung);
 
-  // Several searches run at once, each of them on a single thread.
+  // Several searches run at once, each of them on a single thread. So `search` is a copy of the
+  // options with one thread, and with the profiles of units shared by all searches.
   SearchOptions search = options.search;
   const int threads = search.threads > 0 ? search.threads : usable_cores();
   search.threads = 1;

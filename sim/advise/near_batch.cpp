@@ -11,8 +11,9 @@ namespace meshwright::sim {
 
 namespace {
 
-// Returns the batch near `batch` that shares the largest divisor with the ranks, or 0 if none
-// shares a larger one than `batch` itself. Of two that are equally near, returns the larger one.
+// Returns the batch within an eighth of `batch` that has the largest common divisor with `ranks`,
+// and the nearest one among several. If two are equally near, the larger one is returned. Returns 0
+// if none has a larger common divisor than `batch` itself.
 std::int64_t divided_better(std::int64_t batch, std::int64_t ranks) {
   const std::int64_t farthest = batch / 8;
   std::int64_t best = 0, most = std::gcd(batch, ranks), distance = 0;
@@ -31,7 +32,7 @@ std::int64_t divided_better(std::int64_t batch, std::int64_t ranks) {
 std::optional<NearBatch> near_batch(const Job& job, const RankedPlan& best,
                                     const SearchOptions& options) {
   constexpr double worth_a_word = 0.02;
-  constexpr std::int64_t largest = 1 << 20;  // the search for a divisor looks at each batch
+  constexpr std::int64_t largest = 1 << 20;  // divided_better() tries every batch in its range
   const std::int64_t own = job.plan.training.global_batch;
   if (own > largest || own % best.cluster.ranks() == 0) return std::nullopt;
   const std::int64_t batch = divided_better(own, best.cluster.ranks());
@@ -55,7 +56,7 @@ std::optional<NearBatch> near_batch(const Job& job, const RankedPlan& best,
         found.plans.front().prediction.tokens_per_s / best.prediction.tokens_per_s - 1;
     if (faster < worth_a_word) return std::nullopt;
     return NearBatch{batch, faster};
-  } catch (const InputError&) {  // the job's degrees or micro-batch do not divide it
+  } catch (const InputError&) {  // such as degrees that do not divide the new batch
     return std::nullopt;
   }
 }

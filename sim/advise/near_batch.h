@@ -1,4 +1,5 @@
-// Finds a global batch near the job's that the ranks divide better.
+// Finds a global batch near the one of a job that trains more tokens a second, because it has a
+// larger common divisor with the number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +11,14 @@ namespace meshwright::sim {
 
 struct NearBatch {
   std::int64_t global_batch = 0;
-  double faster = 0;  // by which share it trains more tokens a second than the job's batch
+  double faster = 0;  // relative gain in tokens per second over the job's batch
 };
 
-// Returns the batch nearest to the job's, at most an eighth away, that more ranks divide, if it is
-// faster by at least 2 % on the cluster of `best`, which is the best plan of the job's own batch.
-// Returns nothing if the ranks divide the job's batch.
+// Returns the batch within an eighth of the job's that has the largest common divisor with the
+// number of ranks of `best`, and the nearest one among several. `best` is the best plan of the
+// job's own batch. Returns nothing if the ranks divide the job's batch, if it exceeds 2^20
+// sequences, if no batch near it has a larger common divisor, or if the best plan of the new batch
+// on the cluster of `best` is not at least 2 % faster.
 std::optional<NearBatch> near_batch(const Job& job, const RankedPlan& best,
                                     const SearchOptions& options);
 

@@ -80,8 +80,8 @@ void scale_arithmetic(Case& all, double factor) {
   for (double& peak : all.cluster.machine.gpu.peak_flop_per_s) peak *= factor;
 }
 
-// Which steps an input belongs to: of any kind, only those that a plan makes, only recorded ones,
-// or any of a cluster whose hosts fail.
+// The cases in which an input is varied: always, only for a step that a plan makes, only for a
+// recorded step, or only for a cluster whose hosts may fail.
 enum class Of : std::uint8_t { any, planned, recorded, failing };
 
 struct Input {
@@ -158,7 +158,7 @@ class Changer {
     try {
       end.answer = predict_(changed).whole;
       end.number = number_of(*end.answer, result_.answer);
-    } catch (const InputError&) {  // a batch that cannot be split so
+    } catch (const InputError&) {  // such as a batch that the ranks do not divide
     }
     return end;
   }

@@ -16,14 +16,16 @@ namespace {
 
 constexpr std::size_t most_tenants = 16;
 
-// The load that one tenant puts on the links from leaf switches to the spine.
+// The load that one tenant puts on the links from leaf switches to the spine, in the unit of
+// SpineLoads.
 struct Sending {
   double step_s = 0;
-  double share = 0;  // of the step in which it sends
-  SpineLoads loads;  // mean while it sends, at most what the link carries
+  double share = 0;  // share of the step in which the tenant sends to the spine
+  // Mean over the time in which it sends; each transfer counts at most the capacity of the link.
+  SpineLoads loads;
 };
 
-// Identifies transfers that run at the same time: kind of instruction and group, and for messages
+// Identifies transfers that are counted together: kind of instruction and group, and for messages
 // the stages that send and receive (-1 for collectives).
 using Kind = std::tuple<InstructionKind, GroupKind, int, int>;
 
@@ -53,7 +55,7 @@ Sending sending_of(const Tenant& tenant, const Cluster& cluster) {
   const Prediction prediction = predict(tenant.compiled, cluster, {.timeline = &timeline});
   const Mesh mesh = tenant.compiled.stages.front().settings->mesh();
   const double capacity = spine_capacity(tenant.cluster);
-  // The first rank of each stage stands for the other ranks of the stage.
+  // The first rank of each stage in the timeline stands for the other ranks of the stage.
   std::map<int, int> rank_of_stage;
   std::map<Kind, double> seconds;
   for (const TimelineEntry& entry : timeline.entries) {
@@ -74,8 +76,8 @@ Sending sending_of(const Tenant& tenant, const Cluster& cluster) {
   for (const auto& [kind, time] : seconds) {
     const SpineLoads loads = loads_of(kind, mesh, cluster);
     if (loads.empty()) continue;
-    // Collectives run in all stages, so their time is a mean over the stages. A message is sent by
-    // one stage only.
+    // loads_of() counts the groups of all stages, so the time of a collective is the mean over the
+    // stages. A message is sent by one stage only.
     const double mean_s = std::get<2>(kind) < 0 ? time / stages : time;
     sent_s += mean_s;
     for (const auto& [leaf, load] : loads) sending.loads[leaf] += std::min(load, capacity) * mean_s;
@@ -86,12 +88,13 @@ Sending sending_of(const Tenant& tenant, const Cluster& cluster) {
   return sending;
 }
 
-// Returns the share of bandwidth that the tenant `asked` gets on the link to the spine where it is
-// slowed down most, on average over all combinations of other tenants that send or do not.
+// Returns the share of the bandwidth between a leaf and the spine that the tenant `asked` gets on
+// average over all combinations of other tenants that send or do not. The leaf at which the tenant
+// is slowed down most counts.
 double spine_share_of(std::size_t asked, const std::vector<Sending>& all, double capacity) {
   double share = 1;
   for (const auto& [leaf, own] : all[asked].loads) {
-    std::vector<std::size_t> others;  // that send over this way too
+    std::vector<std::size_t> others;  // tenants that send from this leaf to the spine too
     for (std::size_t i = 0; i < all.size(); ++i)
       if (i != asked && all[i].share > 0 && all[i].loads.contains(leaf)) others.push_back(i);
     double slowness = 0;

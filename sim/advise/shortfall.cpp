@@ -32,7 +32,8 @@ std::string rung_text(const Rung& rung) {
                      rung.whole->bill ? ", " + dollars(usd_of(rung)) : "");
 }
 
-// Returns the rung with the least of `value`, among those for which `counts` is true.
+// Returns the rung with the least `value` among those that have a plan and a whole job, and for
+// which `counts` is true. Returns null if there is none.
 template <class Counts, class Value>
 const Rung* least(const std::vector<Ladder>& ladders, const Counts& counts, const Value& value) {
   const Rung* found = nullptr;
@@ -76,7 +77,9 @@ std::string beyond_limits(const Job& job, const LadderOptions& options) {
   return text;
 }
 
-// Returns how many hosts of the machine hold the job, or nothing if 8 times as many do not.
+// Returns a number of hosts of the machine on which a plan fits, or nothing if no tried number up
+// to 8 times the hosts of `most` is enough. It need not be the smallest one, because only six
+// numbers are tried.
 std::optional<int> enough_hosts(const Job& job, const Rung& most, const SearchOptions& options) {
   int before = most.hosts;
   for (const double factor : {1.5, 2.0, 3.0, 4.0, 6.0, 8.0}) {
@@ -90,13 +93,14 @@ std::optional<int> enough_hosts(const Job& job, const Rung& most, const SearchOp
     larger.autos.insert("parallelism.data");
     try {
       if (!search_left_out(larger, options).result.plans.empty()) return hosts;
-    } catch (const InputError&) {  // the job's degrees do not divide so many ranks
+    } catch (const InputError&) {  // such as degrees that do not divide the ranks
     }
   }
   return std::nullopt;
 }
 
-// A rung has the GPUs that the job allows most of.
+// Returns a line for each machine whose largest rung has plans that only lack memory. The last rung
+// of a ladder has the most GPUs that the job allows.
 std::string beyond_memory(const Job& job, const std::vector<Ladder>& climbed,
                           const LadderOptions& options) {
   std::string text;

@@ -1,5 +1,5 @@
-// Says by how much a job misses its budget, its deadline or its memory if no rung has a plan, and
-// what would do.
+// Explains a job for which no rung of a ladder has a plan: by how much it misses its budget, its
+// deadline or the memory, and what would be enough.
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@
 
 namespace meshwright::sim {
 
-// Returns some sentences, or "" if the reasons are others: "exceeds the budget by $3613: the
-// cheapest is 8 x p4d.24xlarge, $18613, 10.2 h"; "no plan fits 16 A10G: 24 would do". `climbed` are
-// the job's ladders, none of which has a plan. Searches again, without the limits or on more hosts.
+// Returns a text of some lines, or "" if the job fails for other reasons: "exceeds the budget by
+// $3613: the cheapest is 8 x p4d.24xlarge, 10.2 h, $18613"; "no plan fits 16 g5.48xlarge: 24 would
+// do (3 hosts)". `climbed` are the job's ladders, none of which has a plan. Searches again, without
+// the limits or on more hosts.
 std::string shortfall(const Job& job, const std::vector<Ladder>& climbed,
                       const LadderOptions& options);
 

@@ -11,8 +11,8 @@ namespace {
 
 struct Promise {
   std::string machine, gpu;
-  double speed = 0;           // FLOP/s of a host, at its peak
-  std::optional<double> usd;  // an hour of a host
+  double speed = 0;           // peak FLOP/s of all GPUs of a host
+  std::optional<double> usd;  // price of a host per hour, if known
 };
 
 double peak_of(const Gpu& gpu) {

@@ -1,4 +1,4 @@
-// Chooses the machines of a large group that are worth a search.
+// Chooses the machines that are worth a search if a job allows many.
 #pragma once
 
 #include <string>
@@ -14,9 +14,10 @@ struct Shortlist {
   std::vector<std::string> left_out;
 };
 
-// Returns at most `most` machines of the job, those first whose peak FLOP/s are most, for a dollar
-// if the objective counts money, else of all hosts. Of one kind of GPU there are at most two
-// machines. A job with no more than `most` machines keeps them all.
+// Returns at most `most` machines of the job: those with the highest peak FLOP/s of a host or, if
+// the objective counts money, with the highest peak FLOP/s per dollar. Machines without a price
+// then come last. At most two machines with the same kind of GPU are chosen. If the job has at most
+// `most` machines, all are chosen.
 Shortlist shortlist(const Job& job, const MachineLoader& load, std::size_t most);
 
 }  // namespace meshwright::sim

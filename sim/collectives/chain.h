@@ -1,7 +1,7 @@
 // Builds collectives that pass chunk after chunk along a line of ranks. The all-reduce sums chunks
 // towards the end of the line while finished chunks come back. It needs no closed ring, so it
-// serves GPUs whose links do not form one. With many chunks the bus bandwidth of n ranks is 2 (n -
-// 1) / n times that of one direction of a link.
+// serves GPUs whose links do not form one. With many chunks its bus bandwidth approaches 2 (n - 1)
+// / n times the bandwidth of one direction of a link, for n ranks.
 #pragma once
 
 #include "sim/collectives/rounds.h"

@@ -21,7 +21,7 @@ double misses(const ExpertChoices& choices, double own) {
     return none_of(own, experts, choices.per_token);
   const double of_group = experts / choices.groups;
   const double eligible = of_group * choices.groups_per_token;
-  // A holder with a part of one group has only experts that are eligible together, or not.
+  // The experts of a holder with at most one group are all eligible, or none of them is.
   if (own <= of_group) {
     const double share = double(choices.groups_per_token) / choices.groups;
     return 1 - share + share * none_of(own, eligible, choices.per_token);
@@ -41,13 +41,14 @@ double misses(const ExpertChoices& choices, double own) {
   return probability;
 }
 
-// The groups of the ranks at each position in their hosts, and those inside each host.
+// The groups of the two levels: `across` holds ranks at the same position in their hosts, and
+// `inside` the ranks of each host.
 struct Levels {
   Groups across, inside;
 };
 
-// Returns the two levels of the groups. Hosts with fewer ranks of a group are left out of the
-// positions that they lack.
+// Splits each group into its ranks on each host, and into the first ranks on all hosts, the second
+// ones, and so on. Hosts with fewer ranks of a group are left out of the positions that they lack.
 Levels levels_of(const Topology& topology, const Groups& groups) {
   Levels levels;
   for (const std::vector<int>& group : groups) {

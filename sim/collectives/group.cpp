@@ -40,8 +40,9 @@ void find_lanes(const Topology& topology, PlacedGroup& group) {
   if (auto line = nvlink_line(links); !line.empty()) group.line = std::move(line);
 }
 
-// Cuts every ring at all places where the routes from both of its ends to the network cards are the
-// shortest together. `way` holds the length of the route of each place.
+// Returns the rings cut open at all positions where the routes from both ends to the network cards
+// are the shortest together, among all positions of all rings. `way` holds the number of links on
+// the route of each place.
 std::vector<std::vector<int>> cut_near_cards(const PlacedGroup& group,
                                              const std::vector<std::size_t>& way) {
   std::vector<std::vector<int>> passages;
@@ -56,8 +57,8 @@ std::vector<std::vector<int>> cut_near_cards(const PlacedGroup& group,
   return passages;
 }
 
-// Returns how many network cards a host has behind `links` of its links to the network. Its cards
-// are spread evenly over these links.
+// Returns how many network cards a host has behind `links` of its links to the network. The cards
+// are spread evenly over all these links.
 int cards_behind(const Topology& topology, std::size_t links) {
   int all = 0;
   for (int link = 0; link < topology.links_per_host(); ++link)
@@ -69,8 +70,9 @@ void find_passages(const Topology& topology, PlacedGroup& group) {
   group.passages = group.lanes;
   if (group.hosts < 2 || !group.rectangle) return;
   const int places = group.grid.per_host, host = topology.cluster().host_of(group.ranks[0]);
-  std::vector<std::size_t> way;  // of each place to a card and, on the next host, from it
-  std::set<int> leaving;         // links to the network
+  // Links on the route of each place to the same place on the next host.
+  std::vector<std::size_t> way;
+  std::set<int> leaving;  // the first host's links to the network that these routes use
   for (int place = 0; place < places; ++place) {
     const auto route = topology.route(group.ranks[place], group.ranks[places + place]);
     way.push_back(route.size());

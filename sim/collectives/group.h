@@ -1,7 +1,7 @@
-// Describes how a process group is placed on the machine: on which hosts, at which positions in
-// them, and in which orders its members on one host form rings ("lanes"). Each lane carries an
-// equal part of the bytes. Lanes over several hosts enter and leave each host at the members that
-// are nearest to its network cards.
+// Describes how a process group is placed on the machine: on which hosts, at which positions
+// ("places") in them, and in which orders its members on one host form rings ("lanes"). Each lane
+// carries an equal part of the bytes. Lanes over several hosts enter and leave each host at the
+// members that are nearest to its network cards.
 #pragma once
 
 #include <vector>
@@ -12,15 +12,19 @@
 namespace meshwright::sim {
 
 struct PlacedGroup {
-  Grid grid;                               // {1, n} when the hosts hold different numbers of ranks
-  bool rectangle = true;                   // the same number of ranks on every host
-  int hosts = 1;                           // that it touches
-  std::vector<int> ranks;                  // sorted: host by host
-  std::vector<std::vector<int>> lanes;     // permutations of the places 0 .. per_host - 1
-  std::vector<std::vector<int>> passages;  // from where lanes enter a host to where they leave
-  int nics = 0;                            // network cards that its members of one host use
-  std::vector<int> line;   // places in the order of a line over direct NVLinks, or in order
-  std::vector<int> shape;  // equal for groups that lie alike on their hosts
+  Grid grid;               // {1, n} if hosts hold different numbers of ranks
+  bool rectangle = true;   // the same number of ranks on every host
+  int hosts = 1;           // number of hosts with ranks of the group
+  std::vector<int> ranks;  // in ascending order, so host by host
+  // Orders of the members of a host in rings, each a permutation of the places 0 .. per_host - 1.
+  std::vector<std::vector<int>> lanes;
+  // The lanes cut open: from the member where they enter a host to the one where they leave it.
+  std::vector<std::vector<int>> passages;
+  int nics = 0;  // network cards that its members of one host use; 0 if it spans no hosts evenly
+  // The places in the order of a line over direct NVLinks, or in ascending order.
+  std::vector<int> line;
+  // Equal for groups with equal counts of ranks per host and equal places on the first host.
+  std::vector<int> shape;
 };
 
 PlacedGroup place_group(const Topology& topology, const std::vector<int>& ranks);

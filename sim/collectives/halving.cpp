@@ -8,8 +8,8 @@ namespace meshwright::sim {
 
 namespace {
 
-// Adds the transfers between two hosts on every rail: rank (from, j) sends the chunks of the hosts
-// [begin, end) to rank (to, j).
+// Adds the transfers between two hosts for each place in a host: rank (from, j) sends the chunks of
+// the hosts [begin, end) to rank (to, j). Adds none if begin equals end.
 void on_every_rail(Grid grid, Round& round, int from, int to, int begin, int end, Combine combine) {
   const int k = grid.per_host;
   if (begin == end) return;
@@ -23,7 +23,7 @@ void on_every_rail(Grid grid, Round& round, int from, int to, int begin, int end
 Rounds halving_all_reduce(Grid grid) {
   const int hosts = grid.hosts;
   const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(hosts)));
-  // The data is halved into `power` blocks. Block b is the chunks that belong to the hosts from
+  // The data is divided into `power` blocks. Block b is the chunks that belong to the hosts from
   // edge(b) up to, but not including, edge(b + 1).
   const auto edge = [&](int block) { return hosts * block / power; };
   std::vector<Round> across;

@@ -8,8 +8,8 @@ namespace {
 
 using Ring = std::vector<int>;
 
-// Beyond this number of GPUs there are too many rings to try. No machine with direct links has more
-// GPUs.
+// With more GPUs there are too many rings to try. The known machines with direct links have no
+// more.
 constexpr std::size_t most_gpus = 8;
 
 // Adds to `lines` every way to extend `line` to a line through all GPUs, or only the first way if
@@ -74,7 +74,7 @@ void pack(const std::vector<Ring>& rings, std::size_t next, std::size_t bound, L
 std::vector<Ring> nvlink_rings(const LinkMatrix& links) {
   if (links.size() == 2) return std::vector<Ring>(links[0][1], Ring{0, 1});
   if (links.size() < 2 || links.size() > most_gpus) return {};
-  int fewest = 64;  // a ring takes two links of every GPU
+  int fewest = 64;  // the fewest links of any GPU; a ring takes two of them
   for (const auto& row : links) {
     int sum = 0;
     for (const int count : row) sum += count;

@@ -6,7 +6,7 @@ namespace meshwright::sim {
 
 namespace {
 
-constexpr double flagged = 2;  // bytes that LL sends for each of the message
+constexpr double flagged = 2;  // LL sends this many bytes for each byte of the message
 
 double bandwidth_of(const Nvlink& nvlink) {
   return nvlink.links_per_gpu * nvlink.link_bandwidth_bytes_per_s * nvlink.efficiency;

@@ -1,9 +1,9 @@
 // Represents a collective algorithm as rounds of transfers: data without time. interpret() executes
 // the rounds on numbers, to check their result. timing.h predicts how long the same rounds take.
 //
-// A buffer is split into equal chunks. All transfers of a round happen at once. A round that
-// repeats moves its chunks by `shift` each time, modulo `window`. Without a window, transfers of
-// chunks outside the buffer are idle, which is how a pipeline fills and drains.
+// A buffer is split into equal chunks. All transfers of a round happen at once. If a round repeats,
+// the chunks of its transfers move by `shift` each time, modulo `window`. Without a window,
+// transfers of chunks outside the buffer are idle, which is how a pipeline fills and drains.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Transfer {
   int count = 1;
   int stride = 1;
   Combine combine = Combine::Copy;
-  int into = -1;  // where the first chunk goes; -1: to its own place
+  int into = -1;  // number of the first chunk at the receiver; -1: the same as at the sender
 };
 
 struct Round {
@@ -28,13 +28,14 @@ struct Round {
   int repeat = 1;
   int shift = 0;
   int window = 0;
-  int latency_steps = 1;  // messages that wait for each other in all repetitions together
-  int host_steps = 0;     // how many of these stay inside a host where others cross hosts
+  // Number of messages that wait for each other, in all repetitions together.
+  int latency_steps = 1;
+  int host_steps = 0;  // how many of these messages stay inside a host, if the round crosses hosts
 };
 
 struct Rounds {
   int ranks = 1;
-  int chunks = 1;          // that every rank's buffer has
+  int chunks = 1;          // number of chunks of each rank's buffer
   double chunk_share = 1;  // bytes of a chunk as a share of the collective's bytes
   std::vector<Round> rounds;
 };
@@ -47,7 +48,7 @@ struct Grid {
 };
 
 // Executes the rounds on `buffers`, indexed [rank][chunk], and returns the result. Reduce adds the
-// sent chunk to the receiver's, and Copy replaces the receiver's.
+// sent chunk to the receiver's chunk, and Copy replaces the receiver's chunk.
 using Buffers = std::vector<std::vector<std::int64_t>>;
 Buffers interpret(const Rounds& rounds, Buffers buffers);
 

@@ -23,16 +23,16 @@ struct Question {
   const Topology& topology;
   const PlacedGroup& group;
   double bytes;
-  bool one_is_asked;  // for one algorithm, not for the fastest
+  bool one_is_asked;  // whether the caller names an algorithm
 };
 
-// Returns the number of chunks of a chain. A chunk has 64 KiB or more, and there are at most 512.
+// Returns the number of chunks of a chain: one for each full 64 KiB, at least 1 and at most 512.
 int chain_chunks(const Question& question) {
   return static_cast<int>(std::clamp(question.bytes / (1 << 16), 1.0, 512.0));
 }
 
-// Returns the number of chunks of each tree. A chunk has 256 KiB for each network card, or less if
-// there would be fewer chunks than the tree has steps.
+// Returns the number of chunks of each tree: one for each 256 KiB of the buffer and network card,
+// but at least the number of steps of the tree.
 int tree_chunks(const Question& question) {
   constexpr double chunk_bytes = 256.0 * (1 << 10);
   const PlacedGroup& group = question.group;
@@ -54,13 +54,14 @@ bool on_cpus_of_hosts(const Question& question) {
 bool but_on_cpus_of_hosts(const Question& question) { return !on_cpus_of_hosts(question); }
 
 // Returns whether a tree of GPUs is tried. Inside a host NCCL's tree is a chain, and a ring is
-// never slower than a chain, so the tree is only tried there if one algorithm is asked for.
+// never slower than a chain. So a tree is only tried between hosts with equal numbers of ranks, or
+// if the caller names an algorithm.
 bool tree_of_gpus(const Question& question) {
   return !on_cpus(question) && (question.group.grid.hosts > 1 || question.one_is_asked);
 }
 
-// Returns whether the switches can add up the group's data. NVSwitches of the third generation
-// (nvls_efficiency above 0) do so for more than four GPUs of a host.
+// Returns whether the switches can add up the group's data. NVSwitches do so from their third
+// generation on (nvls_efficiency above 0), for more than four GPUs of a host.
 bool with_nvls(const Question& question) {
   constexpr int fewest_gpus = 5;
   return question.topology.cluster().machine.nvlink.nvls_efficiency > 0 &&
@@ -72,7 +73,8 @@ bool direct_links(const Question& question) {
          question.topology.cluster().machine.nvlink.kind == NvlinkKind::matrix;
 }
 
-// A row of the table of algorithms. Among the rows of one kind that apply, the fastest is taken.
+// A row of the table of algorithms. Among the rows of one kind that apply, the fastest is taken,
+// unless the caller names one.
 struct Algorithm {
   CollectiveKind kind;
   std::string_view name;
@@ -123,8 +125,9 @@ const Algorithm algorithms[] = {
 };
 
 // Returns groups[asked] and, after it, the groups that may use the same links at the same time:
-// those of the same grid with a rank on its first two hosts. Groups of another grid run other
-// rounds and are timed separately. Inside a host with NVSwitch no group shares links with another.
+// those of the same grid with a rank on one of its first two hosts. Groups of another grid run
+// other rounds and are timed separately. Inside a host with NVSwitch no group shares links with
+// another.
 std::vector<PlacedGroup> neighbours(const Cluster& cluster, const std::vector<PlacedGroup>& groups,
                                     std::size_t asked) {
   const PlacedGroup& group = groups[asked];
@@ -133,7 +136,7 @@ std::vector<PlacedGroup> neighbours(const Cluster& cluster, const std::vector<Pl
   for (const int rank : group.ranks) {
     if (hosts.empty() || hosts.back() != cluster.host_of(rank))
       hosts.push_back(cluster.host_of(rank));
-    if (hosts.size() == 2) break;  // what leaves the first host and what enters the second
+    if (hosts.size() == 2) break;  // enough for what leaves the first and what enters the second
   }
   std::vector<PlacedGroup> beside = {group};
   for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -149,9 +152,9 @@ std::vector<PlacedGroup> neighbours(const Cluster& cluster, const std::vector<Pl
   return beside;
 }
 
-// Returns the bytes that an all-reduce would move in the time in which this kind moves `bytes`. A
-// profile of a CPU computer has two rates: for all-reduces, which work in place, and for
-// collectives that write their results to another buffer.
+// Returns the bytes that an all-reduce would move in the time in which this kind moves `bytes`.
+// They differ only inside a CPU computer whose profile has two rates: one for collectives that work
+// in place, such as an all-reduce, and one for those that write their results to another buffer.
 Bytes in_place(const Topology& topology, CollectiveKind kind, Bytes bytes,
                const PlacedGroup& group) {
   const auto& memory = topology.cluster().machine.shared_memory;
@@ -163,7 +166,7 @@ Bytes in_place(const Topology& topology, CollectiveKind kind, Bytes bytes,
   return bytes * (memory->rank_bandwidth_bytes_per_s / memory->copy_bandwidth_bytes_per_s);
 }
 
-// Returns the bus bytes, as nccl-tests count them.
+// Returns the bus bytes, as nccl-tests count them: the least that each rank must send.
 Bytes bus_bytes(CollectiveKind kind, Bytes bytes, const PlacedGroup& group) {
   if (kind == CollectiveKind::broadcast || kind == CollectiveKind::reduce) return bytes;
   const double ranks = group.grid.ranks();

@@ -1,6 +1,7 @@
 // Predicts how long a collective takes when all groups of one kind (say the 128 data-parallel
-// groups) run it at once. The best algorithm of the table is taken. Each of its distinct rounds is
-// timed with all groups sharing the links max-min fairly.
+// groups) run it at once. For each different placement of a group on its hosts, the fastest
+// algorithm of a table is taken, and the slowest placement decides. The rounds of the algorithm are
+// timed together with those of the groups that share its links.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ enum class CollectiveKind : std::uint8_t {
   reduce
 };
 
-using Groups = std::vector<std::vector<int>>;  // ranks of each group, in group order
+using Groups = std::vector<std::vector<int>>;  // the ranks of each group
 
 struct CollectiveChoice {
   std::string_view algorithm;
@@ -32,15 +33,16 @@ struct CollectiveChoice {
 
 // Returns the algorithm of a collective and its time. `bytes` is the size of the full buffer: the
 // reduced one, the gathered one, or what one rank holds for an all-to-all. Groups of one rank take
-// no time. `algorithm` names an entry of the table, as NCCL_ALGO does. If the machine lacks it, a
-// ring with Simple is used, as in NCCL. Empty means the fastest.
+// no time. `algorithm` names an entry of the table, as NCCL_ALGO does. Empty means the fastest. If
+// the named algorithm does not apply, a ring with the protocol Simple is used, as in NCCL, and if
+// no ring applies, the fastest algorithm.
 CollectiveChoice choose_collective(const Topology& topology, CollectiveKind kind, Bytes bytes,
                                    const Groups& concurrent_groups,
                                    std::string_view algorithm = {});
 Seconds collective_time(const Topology& topology, CollectiveKind kind, Bytes bytes,
                         const Groups& concurrent_groups);
 
-// Returns the time of the slowest message if every pair (from, to) sends `bytes` at once.
+// Returns the time of the slowest message if every pair (from, to) of ranks sends `bytes` at once.
 Seconds transfer_time(const Topology& topology, Bytes bytes,
                       const std::vector<std::pair<int, int>>& concurrent_pairs);
 

@@ -6,9 +6,9 @@ namespace meshwright::sim {
 
 namespace {
 
-// Returns the round in which the places of each host exchange chunks. Place j of a host owns the
-// chunks j, j + k, ..., for k places. The round passes each chunk through all other places, one
-// after the other, but counts one latency, because the switch does this in one step.
+// Returns the round in which the places of each host exchange chunks. Of k places, place j owns the
+// chunks j, j + k, and so on. The round passes each chunk through all other places, one after the
+// other, but counts one latency, because the switch does this in one step.
 Round through_switch(Grid grid, int chunks, Combine combine) {
   const int k = grid.per_host;
   Round round{{}, k - 1, -1, k, 1};

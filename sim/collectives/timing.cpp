@@ -8,10 +8,12 @@ namespace meshwright::sim {
 
 namespace {
 
-// Number of hosts of a group whose transfers are timed. The transfers of its other hosts are alike.
+// Transfers with an end on one of this number of hosts of a group are timed. Those of its other
+// hosts are alike.
 constexpr int most_hosts = 4;
-// A pipeline between the two levels, inside hosts and between them, works in chunks of at least
-// this many bytes. It has at most `most_pipeline_chunks` chunks.
+// A collective over hosts is a pipeline of two levels, inside hosts and between them. It has one
+// chunk for this many bytes, at least 1 and at most `most_pipeline_chunks`, which need not be
+// whole.
 constexpr double pipeline_chunk_bytes = 64.0 * (1 << 20);
 constexpr double most_pipeline_chunks = 16;
 
@@ -55,8 +57,8 @@ void add_flows(const Timed& timed, const Rounds& rounds, const Round& round,
     if (std::min(transfer.from / per_host, transfer.to / per_host) >= most_hosts) continue;
     for (const std::vector<int>& lane : lanes) {
       const int from = rank_at(group, lane, transfer.from), to = rank_at(group, lane, transfer.to);
-      // A line is one channel. Between two GPUs with several direct links it uses only one of them,
-      // so its bytes are multiplied by the number of links, over which flows spread.
+      // A line uses one channel, that is, one link of a pair of GPUs with several direct links. But
+      // flows spread over all links of a pair, so the bytes are multiplied by the number of links.
       const int links = order == Order::line ? direct_links(timed.topology, from, to) : 1;
       flows.add(from, to, chunk * transfer.count * links);
     }
@@ -71,8 +73,8 @@ RoundTime time_of_round(const Timed& timed, const Rounds& rounds, const Round& r
 }
 
 // Returns the time of a collective inside a host, without the latency of its steps. `wire` is the
-// time of its bytes at the bandwidth of the order, and `steps` counts steps that wait for each
-// other.
+// time of its bytes at the bandwidth that `order` reaches, and `steps` counts steps that wait for
+// each other.
 Seconds inside_host(const Timed& timed, Seconds wire, int steps, Order order) {
   const Machine& machine = timed.topology.cluster().machine;
   const Nvlink& nvlink = machine.nvlink;
@@ -95,7 +97,9 @@ Seconds time_of(const Timed& timed, const Rounds& rounds, Order order) {
   Seconds inside, across, latency;
   int host_steps = 0, network_steps = 0;
   bool any_across = false;
-  std::vector<RoundTime> times;  // a gathering round often repeats the transfers of a reducing one
+  // The times of the rounds so far. A gathering round often has the transfers of a reducing one,
+  // whose time is then used again.
+  std::vector<RoundTime> times;
   for (const Round& round : rounds.rounds) {
     const auto alike =
         std::find_if(rounds.rounds.begin(), rounds.rounds.begin() + std::ssize(times),
@@ -126,7 +130,7 @@ Seconds time_of(const Timed& timed, const Rounds& rounds, Order order) {
   if (order == Order::tree && cards.tree_bandwidth_bytes_per_s > 0)
     across = std::max(across,
                       Seconds{timed.bytes.value / (group.nics * cards.tree_bandwidth_bytes_per_s)});
-  if (nvlink.kind == NvlinkKind::none) {  // both use the PCIe links
+  if (nvlink.kind == NvlinkKind::none) {  // both levels use the PCIe links
     across += inside;
     inside = {0};
   }

@@ -1,13 +1,14 @@
 // Predicts how long rounds of transfers take on a topology when several groups run them in step.
 // Every round lasts as long as its slowest transfer under max-min fair shares, and each step that
 // waits for another adds a latency. Rounds inside hosts and rounds between hosts work on different
-// chunks at the same time. Therefore the longer of the two counts, and only the first chunk of the
-// shorter one.
+// chunks at the same time. Therefore the longer of the two counts in full, and only the first chunk
+// of the shorter one. Without NVLink both use the PCIe links, so they are added.
 //
-// An Order says how the members of a host take the places of the rounds: in the order of each of
-// its rings, of its line, or of its passages (group.h). A tree also follows the passages, but moves
-// no more through each network card than the profile says. If the switch adds up, all members are
-// placed alike, so their order does not matter.
+// An Order says how the members of a host are assigned to the places of the rounds: in the order of
+// each of its rings (also for `exchange`, an all-to-all), of its line, or of its passages
+// (group.h). A tree also follows the passages, but moves no more through each network card than the
+// profile says. If the switch adds up (`in_switch`), all members are placed alike, so their order
+// does not matter.
 //
 // The fastest of NCCL's protocols (protocols.h) is taken. Sums in the switch use Simple.
 #pragma once
@@ -22,10 +23,10 @@ enum class Order : std::uint8_t { lanes, line, passages, tree, in_switch, exchan
 
 struct Timed {
   const Topology& topology;
-  const std::vector<PlacedGroup>& groups;  // of equal grids; the first is the one asked about
+  const std::vector<PlacedGroup>& groups;  // groups with equal grids; the first one is timed
   Bytes bytes;
-  Bytes bus_bytes;  // that a rank sends at least: bus bandwidth is counted with them
-  Bytes own;        // a rank's own part of the buffer; 0: it has none
+  Bytes bus_bytes;  // the least that a rank sends, by which bus bandwidth is defined
+  Bytes own;        // the part of the buffer that belongs to a rank; 0: none does
   Protocols protocols = Protocols::all;
 };
 

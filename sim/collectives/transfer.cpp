@@ -10,13 +10,13 @@ namespace meshwright::sim {
 
 namespace {
 
-// Number of pairs that are timed. In a pipeline over thousands of ranks, the other pairs are placed
-// in the same way.
+// At most this many pairs are timed, the first ones. In a pipeline over thousands of ranks, the
+// other pairs are placed in the same way.
 constexpr std::size_t most_pairs = 2048;
 
-// Returns the latency of a send. Inside a host a send of a few bytes takes as long as an all-to-all
-// of two ranks. Between hosts it starts two processes instead of a group, which takes half as long
-// as to start a collective.
+// Returns the latency of a send. Inside a host it is that of an all-to-all of two ranks. Between
+// hosts a send starts two processes instead of a group, which is assumed to take half as long as to
+// start a collective.
 Seconds send_latency(const Cluster& cluster, bool crosses_hosts) {
   const CollectiveLatency host = cluster.machine.host_latency, network = cluster.network_latency();
   if (!crosses_hosts) return {host.latency_s + host.step_latency_s};

@@ -29,18 +29,20 @@ std::vector<int> host_parents(int hosts, bool second) {
   }
   std::vector<int> parents(hosts);
   for (int position = 1; position <= hosts; ++position)
-    parents[host_at[position]] = host_at[parent_of(position, hosts)];  // of 0: -1
+    parents[host_at[position]] = host_at[parent_of(position, hosts)];  // position 0 has the host -1
   return parents;
 }
 
 // Adds the transfers that sum up trees to their roots and copy the sums back, chunk after chunk.
 // `parents` holds the parent of each rank, -1 for a root. Rank r moves chunks first(r), first(r) +
-// step, ... It sends a chunk up as soon as the ranks below it have sent theirs. The root sends a
-// chunk down as soon as it is complete. Returns the number of steps that the first chunk takes.
+// step, and so on. It sends a chunk up as soon as the ranks below it have sent theirs. The root
+// sends a chunk down as soon as it is complete. Returns the number of steps that the first chunk
+// takes.
 template <typename First>
 int sum_up_and_down(Round& round, const std::vector<int>& parents, int step, const First& first) {
   const int ranks = static_cast<int>(parents.size());
-  std::vector<int> below(ranks), above(ranks);  // ranks on the longest way down, the way up
+  // Number of ranks on the longest way down, and on the way up.
+  std::vector<int> below(ranks), above(ranks);
   for (int rank = 0; rank < ranks; ++rank)
     for (int up = parents[rank]; up >= 0; up = parents[up])
       below[up] = std::max(below[up], ++above[rank]);

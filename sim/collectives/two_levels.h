@@ -15,8 +15,8 @@ Rounds two_level_all_reduce(Grid grid);
 Rounds two_level_reduce_scatter(Grid grid);
 Rounds two_level_all_gather(Grid grid);
 
-// Return the repeated round of the rings inside the hosts, or of those between them, for algorithms
-// that combine the two levels differently (halving.h).
+// Return the repeated round of the rings inside the hosts, or of those between them. halving.h uses
+// the former too.
 Round ring_inside(Grid grid, Combine combine);
 Round ring_across(Grid grid, Combine combine);
 

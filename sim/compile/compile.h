@@ -1,5 +1,4 @@
-// Reports what the training compiler does with one plan: the same partition at each compiler level,
-// pass by pass.
+// Reports what the training compiler does with one plan at one compiler level, pass by pass.
 #pragma once
 
 #include <string_view>
@@ -15,10 +14,11 @@
 
 namespace meshwright::sim {
 
-// The size of a graph: one micro-batch through the whole model, on one rank of its tensor group.
+// The size of a graph that runs one micro-batch through the whole model, on one rank of its tensor
+// group.
 struct GraphSize {
   KernelWork work;
-  double kept_bytes = 0;  // activations that the forward leaves for the other phases
+  double kept_bytes = 0;  // bytes of activations that the forward leaves for the other phases
   bool operator==(const GraphSize&) const = default;
 };
 GraphSize size_of(const Graph& graph, const CostModel& cost);
@@ -26,29 +26,32 @@ GraphSize size_of(const Graph& graph, const CostModel& cost);
 struct PassEffect {
   std::string_view name;
   GraphSize before, after;
-  double seconds = 0;  // that the pass and the check of its graph took
+  double seconds = 0;  // time of the pass and of the check of its graph
 };
 
 struct FrameworkBatch {
   MemoryOf whose = MemoryOf::pytorch;
   LargestBatch largest;
 };
-// Returns the largest batch of each framework whose memory use is known for the plan on this
-// machine. The framework's attention is unfused.
+// Returns the largest micro-batch of each framework whose memory use is known for the plan on this
+// machine. The list may be empty. The framework's attention is unfused.
 std::vector<FrameworkBatch> framework_batches(const Model& model, const Plan& plan,
                                               const Cluster& cluster);
 
 struct LevelReport {
   Compiled compiled;
   Prediction prediction;
-  KernelWork step;  // of the rank that launches most kernels; its time without waiting
+  // The kernels that a rank runs in a step, on the stage that launches most of them. Their time
+  // includes neither communication nor waiting.
+  KernelWork step;
   std::vector<PassEffect> passes;
-  double compile_s = 0;  // of all passes
-  LargestBatch largest;  // in this engine's memory
+  double compile_s = 0;  // time of all passes together
+  LargestBatch largest;  // the largest micro-batch in the memory of this engine
 };
 
-// Compiles and predicts `plan` at another compiler level. `plan` is resolved, with its stages
-// filled in. `observe` sees the graph after each pass.
+// Compiles and predicts `plan` at the compiler level `level` instead of its own. `plan` is
+// resolved, with its stages filled in. If `observe` is set, it is called with the graph after each
+// pass.
 LevelReport compile_at(CompilerLevel level, const Model& model, Plan plan, const Cluster& cluster,
                        const PassObserver& observe = {});
 

@@ -21,8 +21,9 @@ MemoryFit fit_of(const Model& model, const Plan& plan, int micro_batch, const Cl
   return fit;
 }
 
-// Returns the smallest legal micro-batch. All micro-batches must be multiples of it, because the
-// ranks of a tensor group share its sequences or its tokens.
+// Returns the smallest legal micro-batch up to the tensor degree, or the tensor degree if none
+// below it is legal. The search tries multiples of it, because the ranks of a tensor group share
+// its sequences or its tokens.
 int batch_granule(const Model& model, const Plan& plan) {
   for (int size = 1; size < plan.parallelism.tensor; ++size)
     if (!broken_rule(with_micro_batch(plan, size), model.sizes())) return size;

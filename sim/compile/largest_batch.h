@@ -8,10 +8,10 @@
 
 namespace meshwright::sim {
 
-// Returns the largest micro-batch that fits, 0 if none does, and its peak memory. `plan` is legal,
-// with its stages filled in. Only micro_batch and global_batch change, so the number of
-// micro-batches stays the same. Choices that the plan leaves to the compiler are made for least
-// memory.
+// Returns the largest micro-batch that fits in the memory of the devices and the hosts, 0 if none
+// does, and its peak device memory. `plan` is legal, with its stages filled in. Only micro_batch
+// and global_batch change, so the number of micro-batches stays the same. Choices that the plan
+// leaves to the compiler are made for least memory.
 LargestBatch largest_micro_batch(const Model& model, const Plan& plan, const Cluster& cluster);
 
 // Returns `plan` with another micro-batch, and with the global batch that keeps its number of

@@ -45,9 +45,9 @@ std::pair<double, double> fused_attention_shares(const KernelConstants& constant
 }
 
 // Returns the mean share of the multiprocessors that work while the gradient of fused attention is
-// summed in a fixed order. FlashAttention-2 then starts as many blocks for each head of each
-// sequence as fill the device at least once, each with a part of its keys, and the second wave is
-// mostly empty (flash_bwd_launch_template.h).
+// summed in a fixed order. FlashAttention-2 then splits the keys of each head of each sequence into
+// as many blocks as together fill the device at least once, so that a second wave may be mostly
+// empty (flash_bwd_launch_template.h). `heads` counts the heads of all sequences.
 double busy_in_order(std::int64_t heads, int multiprocessors) {
   if (multiprocessors == 0) return 1;
   const std::int64_t parts = (multiprocessors + heads - 1) / heads;
@@ -86,25 +86,25 @@ Precision executed_precision(const Gpu& gpu, Precision wanted) {
 
 namespace {
 
-// Returns the host's time to launch one kernel. It is 0 if the step is recorded as a CUDA graph,
-// because the host then launches the whole step at once.
+// Returns the host's time to launch one kernel. It is 0 if a GPU's step is recorded as a CUDA
+// graph, because the host then launches the whole step at once.
 Seconds launch_of(const Cluster& cluster, const StepSettings& training) {
   const bool recorded =
       cluster.machine.gpu.kind == DeviceKind::gpu && training.cuda_graph.value_or(false);
   return recorded ? Seconds{0} : cluster.host_launch();
 }
 
-// Returns whether a step is priced by what its kernels were measured to reach. Of PyTorch's
-// frameworks the list of kernels is known. The constants are fitted to Megatron-LM's steps, among
-// others, and XLA fuses what it likes. A profile that `calibrate` made has measured this engine's
-// own.
+// Returns whether a step is priced by the rates that its kernels were measured to reach. That holds
+// for frameworks of PyTorch on GPUs, because the list of their kernels is known. Other steps are
+// priced by the constants of the profile, which are fitted to steps of Megatron-LM, among others. A
+// profile that `calibrate` made holds measurements of this engine and is used for all frameworks.
 bool is_of_framework(const Cluster& cluster, const StepSettings& training) {
   return is_of_pytorch(training.framework) && cluster.machine.gpu.kind == DeviceKind::gpu &&
          !cluster.machine.runs_engine();
 }
 
-// Returns the device without the fitted factors that stand for what is not in the list of kernels:
-// a framework's list is complete.
+// Returns the device without the fitted factors that stand for work that is missing from the list
+// of kernels. A framework's list is complete.
 Gpu without_factors(Gpu gpu) {
   KernelConstants& kernels = gpu.kernels;
   kernels.traffic = kernels.optimizer_traffic = kernels.launches = {1, 1, 1};
@@ -123,7 +123,7 @@ CostModel::CostModel(const Cluster& cluster, const StepSettings& training)
       level_(static_cast<std::size_t>(training.compiler)),
       products_(executed_precision(gpu_, training.precision)),
       attention_(quantizes(training.precision)
-                     ? executed_precision(gpu_, Precision::bf16)  // what is not quantized
+                     ? executed_precision(gpu_, Precision::bf16)  // kernels that stay in bf16
                      : products_) {
   if (is_of_framework(cluster, training)) measured_.emplace(gpu_);
   // One instruction is a fused multiply-add, which counts as two FLOPs of the peak.
@@ -186,7 +186,7 @@ double CostModel::traffic_factor(Op op) const {
       return everywhere * constants.score_traffic;
     case Traffic::loss:
       return everywhere * constants.loss_traffic;
-    case Traffic::quantized:  // kernels written for nothing else
+    case Traffic::quantized:  // these kernels are written for this purpose only
       return 1;
     case Traffic::elementwise:
       break;
@@ -238,7 +238,8 @@ void CostModel::append(const OpCall& call, std::vector<Kernel>& kernels) const {
     append_kernels(call, training_.compiler, kernels);
   }
   if (!training_.deterministic || gpu_.kind == DeviceKind::cpu) return;
-  if (kernels.size() == before || call.attributes.adds) return;  // in place
+  // There is no new memory if no kernel runs or if the operation adds to its output in place.
+  if (kernels.size() == before || call.attributes.adds) return;
   // With deterministic algorithms PyTorch fills all memory that torch.empty returns
   // (torch.utils.deterministic.fill_uninitialized_memory).
   double filled = 0;

@@ -8,9 +8,9 @@ namespace meshwright::sim {
 namespace {
 
 // Output tiles that libraries choose from, with the share of the peak that each reaches in half
-// precision when the device is full of them (smaller tiles load more operands per product). The
-// thin ones are for products with a side such as the rank of LoRA (ampere_sgemm_128x32 of cuBLAS);
-// their share is an estimate.
+// precision when the device is full of them. A smaller tile loads more operands per multiplication.
+// The thin ones are for matmuls with a short side such as the rank of LoRA (ampere_sgemm_128x32 of
+// cuBLAS). Their share is an estimate.
 struct Tile {
   std::int64_t m, n;
   double share;
@@ -20,10 +20,12 @@ constexpr Tile tiles[] = {
     {64, 128, 0.85}, {64, 64, 0.7},   {128, 32, 0.6},   {32, 128, 0.6},
 };
 
-// If the tiles of a matmul do not fill the last wave, the matmul is split along k too, and its
-// parts are summed.
-constexpr std::int64_t shortest_split = 512;  // of k
-constexpr std::int64_t most_splits = 8;       // where the tiles alone fill the device
+// A matmul whose tiles do not fill the last wave may be split along k too, and its parts are
+// summed.
+constexpr std::int64_t shortest_split = 512;  // elements of k in each part, at least
+// At most this many parts are tried, and in addition the number of parts that fills the device
+// once, if it is larger.
+constexpr std::int64_t most_splits = 8;
 constexpr double split_share = 0.9;
 
 constexpr std::int64_t aligned_bytes = 16;  // of leading dimensions, for the fastest loads
@@ -37,7 +39,8 @@ std::int64_t element_bits(Precision precision) {
 }
 
 bool misaligned(const Kernel& product, Precision precision) {
-  // There are no tensor cores to feed.
+  // The model assumes that alignment matters for tensor cores only, and that these precisions do
+  // not use them.
   if (precision == Precision::fp32 || precision == Precision::fp64) return false;
   const std::int64_t multiple = aligned_bytes * 8 / element_bits(precision);
   return product.m % multiple != 0 || product.n % multiple != 0 || product.k % multiple != 0;
@@ -45,8 +48,8 @@ bool misaligned(const Kernel& product, Precision precision) {
 
 std::int64_t divided_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
-// Returns how fast a precision needs operands, relative to the fastest arithmetic in half
-// precision. Slow arithmetic hides the loads of small tiles.
+// Returns how many bits of operands per second a precision needs at its peak, relative to 16-bit
+// operands at the rate `fastest`. Slow arithmetic hides the loads of small tiles.
 double operand_demand(const Gpu& gpu, Precision precision, double fastest) {
   return gpu.peak(precision).value * static_cast<double>(element_bits(precision)) / (fastest * 16);
 }
@@ -54,8 +57,8 @@ double operand_demand(const Gpu& gpu, Precision precision, double fastest) {
 double share_of(const Tile& tile, double demand) { return 1 / (1 + (1 / tile.share - 1) * demand); }
 
 // Returns the share of the peak that a matmul reaches with one kind of tile. `start` is the number
-// of elements along k that a tile could have processed while it begins and ends. Only the first and
-// the last tile of a multiprocessor cannot hide this time behind other tiles.
+// of elements along k that a tile could have processed in the time in which it begins and ends.
+// Only the first and the last tile of a multiprocessor cannot hide this time behind other tiles.
 double efficiency_with(const Tile& tile, double tile_share, const Kernel& product,
                        std::int64_t processors, double start) {
   const std::int64_t rows = divided_up(product.m, tile.m), columns = divided_up(product.n, tile.n);
@@ -80,7 +83,8 @@ double efficiency_with(const Tile& tile, double tile_share, const Kernel& produc
 }  // namespace
 
 double shape_efficiency(const Kernel& product, const Gpu& gpu, Precision precision) {
-  if (gpu.kind == DeviceKind::cpu || product.m == 0) return 1;  // the curve says it all
+  // On a CPU the efficiency curve includes the effect of the shape.
+  if (gpu.kind == DeviceKind::cpu || product.m == 0) return 1;
   // A tile takes the same time to begin and to end with any arithmetic, so fast arithmetic loses
   // more elements along k.
   const double fastest = std::max({gpu.peak(Precision::fp16).value, gpu.peak(Precision::bf16).value,

@@ -9,8 +9,8 @@
 
 namespace meshwright::sim {
 
-// An event, whose meaning only its owner knows: `kind` selects one of the owner's entries, and `a`
-// and `b` are operands.
+// An event of a simulation. Only the code that schedules it gives it a meaning: `kind` selects one
+// of that code's cases, and `a` and `b` are its operands.
 struct Event {
   SimTime time = 0;
   std::uint64_t sequence = 0;
@@ -34,8 +34,8 @@ class EventQueue {
   void after(SimTime delay, std::int32_t kind, std::int32_t a = 0, std::int32_t b = 0) {
     at(now_ + delay, kind, a, b);
   }
-  SimTime next_time() const { return heap_.front().time; }  // not empty
-  Event pop();                                              // the earliest; moves now() to it
+  SimTime next_time() const { return heap_.front().time; }  // the queue must not be empty
+  Event pop();  // removes the earliest event; its time becomes now()
   void reserve(std::size_t events) { heap_.reserve(events); }
 
  private:

@@ -8,11 +8,14 @@ namespace meshwright::sim {
 
 namespace {
 
-constexpr std::int64_t granule = 512;            // of requests
-constexpr std::int64_t small_request = 1 << 20;  // up to here from the pool of small blocks ...
-constexpr std::int64_t small_segment = 2 << 20;  // ... which has such segments
+constexpr std::int64_t granule = 512;  // requests are rounded up to multiples of this
+// Requests of at most `small_request` bytes are taken from segments of `small_segment` bytes, and
+// larger ones below `medium_request` from segments of `medium_segment` bytes. All others get a
+// segment of their size, rounded up to a multiple of `large_granule`.
+constexpr std::int64_t small_request = 1 << 20;
+constexpr std::int64_t small_segment = 2 << 20;
 constexpr std::int64_t medium_request = 10 << 20, medium_segment = 20 << 20;
-constexpr std::int64_t large_granule = 2 << 20;  // of the segments of larger requests
+constexpr std::int64_t large_granule = 2 << 20;
 
 std::int64_t segment_of(std::int64_t bytes) {
   if (bytes <= small_request) return small_segment;
@@ -89,8 +92,8 @@ void CachingAllocator::split(int block, std::int64_t bytes) {
   pool(at(rest)).insert({at(rest).bytes, rest});
 }
 
-// Joins two neighbouring blocks, one of which may be in the pool of free blocks. Returns the left
-// block, which remains.
+// Joins two neighbouring free blocks, and takes those that are in a pool out of it. Returns the
+// left block, which now covers both.
 int CachingAllocator::join(int left, int right) {
   pool(at(left)).erase({at(left).bytes, left});
   pool(at(right)).erase({at(right).bytes, right});

@@ -10,7 +10,7 @@ namespace meshwright::sim {
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  virtual int allocate(std::int64_t bytes) = 0;  // a block's number
+  virtual int allocate(std::int64_t bytes) = 0;  // returns the number of the block
   virtual void release(int block) = 0;
 };
 
@@ -32,7 +32,7 @@ class CountingAllocator final : public Allocator {
 // smallest free block of its pool that is large enough, and the rest of the block stays free if it
 // is of use. Neighbours in one segment join when both are free. The allocator keeps its segments.
 // Only when the device has no more memory does it give back segments without any block in use. If a
-// request does not fit then, out_of_memory() returns true from that time on.
+// request does not fit even then, out_of_memory() returns true from that time on.
 class CachingAllocator final : public Allocator {
  public:
   explicit CachingAllocator(std::int64_t capacity) : capacity_(capacity) {}
@@ -45,9 +45,9 @@ class CachingAllocator final : public Allocator {
   struct Block {
     std::int64_t bytes = 0;
     bool small = false, in_use = false;
-    int before = -1, after = -1;  // in its segment
+    int before = -1, after = -1;  // neighbours in its segment; -1: none
   };
-  // The free blocks (bytes and number), sorted by size, then by age.
+  // The free blocks (bytes and number), sorted by size, then by number.
   using Pool = std::set<std::pair<std::int64_t, int>>;
 
   Block& at(int block) { return blocks_[block]; }

@@ -20,11 +20,11 @@ std::int64_t elements(const TensorType& type) { return type.shape.elements(); }
 
 using Sizes = std::vector<std::int64_t>;  // bytes of some blocks
 
-// The memory that an operation uses in addition to its inputs and outputs.
+// The memory that an operation needs in addition to its inputs.
 struct Footprint {
   std::int64_t output_size = half;  // bytes of an element of its output
-  std::vector<int> kept_inputs;     // tensors that the backward needs as they are
-  Sizes kept;                       // copies, masks and statistics that it needs
+  std::vector<int> kept_inputs;     // tensors that the backward pass needs as they are
+  Sizes kept;  // bytes of copies, masks and statistics that the backward pass needs
   Sizes forward_scratch, backward_scratch;
 };
 
@@ -51,8 +51,8 @@ class AutocastTraining {
       memory_.allocate(std::min(parameters, bucket_bytes));
   }
 
-  // Allocates and releases the memory of one training step. Gradients appear in the first backward,
-  // moments in the first step of the optimizer, and both stay.
+  // Allocates and releases the memory of one training step. Gradients of parameters appear in the
+  // first backward pass, moments in the first step of the optimizer, and both stay.
   void step() {
     begin();
     std::vector<Footprint> footprints;
@@ -68,7 +68,7 @@ class AutocastTraining {
   }
 
  private:
-  static constexpr std::int64_t bucket_bytes = 25 << 20;  // of DistributedDataParallel
+  static constexpr std::int64_t bucket_bytes = 25 << 20;  // the default of DistributedDataParallel
 
   void begin() {
     const std::size_t tensors = graph_.tensors.size();
@@ -105,9 +105,8 @@ class AutocastTraining {
     if (is_activation(id) && --readers_[id] == 0) memory_.release(block_[id]);
   }
 
-  // Allocates one fp16 copy of a parameter for all matmuls, when the first one needs it. The copy
-  // stays until the model has returned (autocast's cache), and then until the last matmul that used
-  // it has had its backward.
+  // Allocates one fp16 copy of a parameter for all matmuls, when the first one needs it (autocast's
+  // cache). The copy stays until the last matmul that used it has had its backward pass.
   void copy_weight(int id) {
     WeightCopy& copy = weights_[id];
     if (copy.readers++ == 0) copy.block = memory_.allocate(half * elements(graph_.tensor(id).type));
@@ -164,7 +163,7 @@ class AutocastTraining {
         f.backward_scratch = {single * n, single * n};
         return f;
       case Op::relu:
-      case Op::tanh:  // keep what they make
+      case Op::tanh:  // they save their outputs
         f.output_size = same;
         f.kept_inputs = {node.outputs[0]};
         return f;
@@ -180,7 +179,7 @@ class AutocastTraining {
         // the gradients of both. A language model first copies the logits without the last
         // position.
         f.output_size = single;
-        if (compiled_) {  // from the logits, in one kernel each way
+        if (compiled_) {  // computed again from the logits, in one kernel each way
           f.kept_inputs = {x};
           return f;
         }
@@ -188,7 +187,9 @@ class AutocastTraining {
         (softmax_keeps_input_ ? f.kept : f.forward_scratch).push_back(single * n);
         if (shifts_logits()) f.forward_scratch.push_back(half * n);
         f.backward_scratch = {single * n,
-                              (single - half) * n};  // the second one ends as the gradient
+                              // The second block and that of the fp16 gradient are as large as an
+                              // fp32 gradient.
+                              (single - half) * n};
         return f;
       default:
         throw InputError(
@@ -217,10 +218,10 @@ class AutocastTraining {
       f.kept.push_back(half * elements(graph_.tensor(x).type));
   }
 
-  // Returns the memory of transformers' self-attention. Queries, keys and values are views in
-  // another order, which each matmul copies. Scores are fp16 until the softmax, whose fp32 result
-  // is saved. Also saved are dropout's mask and, unless a compiler recomputes them, the fp16
-  // probabilities that are multiplied with the values.
+  // Returns the memory of the self-attention of the library transformers. Queries, keys and values
+  // are views in another order, which each matmul copies. Scores are fp16 until the softmax, whose
+  // fp32 result is saved. Also saved are what dropout needs and, unless a compiler recomputes them,
+  // the fp16 probabilities that are multiplied with the values.
   Footprint of_attention(const Node& node) const {
     const Attributes& a = node.attributes;
     if (a.attention != AttentionKernel::unfused)
@@ -246,13 +247,13 @@ class AutocastTraining {
   }
 
   void forward(const Node& node, const Footprint& f) {
-    const int y = node.outputs[0];  // a norm's statistics are in `kept`
+    const int y = node.outputs[0];  // the statistics of a norm, its second output, are in `kept`
     if (node.op == Op::linear) copy_weight(node.inputs[1]);
     const std::vector<int> scratch = allocate(f.forward_scratch);
     kept_.push_back(allocate(f.kept));
     size_[y] = f.output_size;
     block_[y] = memory_.allocate(bytes(y));
-    ++readers_[y];  // while it is made
+    ++readers_[y];  // a reader, until this operation has ended
     for (int id : f.kept_inputs) ++readers_[id];
     release(scratch);
     if (node.op == Op::cross_entropy && !compiled_) hold(node.inputs[0]);
@@ -262,8 +263,9 @@ class AutocastTraining {
     drop_reader(y);
   }
 
-  // Keeps a tensor that the model returns until the loss is computed: logits, and the keys and
-  // values of a language model (`use_cache`).
+  // Keeps a tensor that the model returns until leave_model(), which is called when the loss is
+  // computed: logits, and the inputs of causal attention, whose keys and values a language model
+  // returns (`use_cache`).
   void hold(int id) {
     ++readers_[id];
     held_.push_back(id);
@@ -298,7 +300,8 @@ class AutocastTraining {
   void optimize(int parameter) {
     if (moments_.insert(parameter).second)
       for (int i = 0; i < 2; ++i) memory_.allocate(bytes_of_state(parameter));
-    memory_.release(memory_.allocate(bytes_of_state(parameter)));  // the denominator
+    // The denominator of the update, for a moment.
+    memory_.release(memory_.allocate(bytes_of_state(parameter)));
   }
 
   struct WeightCopy {
@@ -309,15 +312,17 @@ class AutocastTraining {
   bool compiled_, softmax_keeps_input_;
   std::int64_t of_dropout_;
   Allocator& memory_;
-  std::vector<int> readers_;            // by tensor: who still needs it
-  std::vector<std::int64_t> size_;      // by tensor: bytes of an element
-  std::vector<int> block_;              // by tensor: where it is
-  std::vector<int> gradient_;           // by tensor: where its gradient is, once there is one
-  std::vector<int> state_gradient_;     // by parameter's tensor: the same, from step to step
-  std::set<int> moments_;               // tensors of parameters that have them
-  std::vector<std::vector<int>> kept_;  // by node: what its backward needs
+  std::vector<int> readers_;        // by tensor: number of operations that still need it
+  std::vector<std::int64_t> size_;  // by tensor: bytes of an element
+  std::vector<int> block_;          // by tensor: its block
+  // By tensor: the block of its gradient, or -1 as long as there is none.
+  std::vector<int> gradient_;
+  // By tensor of a parameter: as gradient_, but kept from step to step.
+  std::vector<int> state_gradient_;
+  std::set<int> moments_;               // tensors of the parameters that have moments
+  std::vector<std::vector<int>> kept_;  // by node: blocks that its backward pass needs
   std::map<int, WeightCopy> weights_;
-  std::set<int> copied_;  // fp32 tensors of which there is an fp16 copy
+  std::set<int> copied_;  // fp32 tensors that have a saved fp16 copy
   std::vector<int> held_;
 };
 
@@ -333,7 +338,8 @@ Graph with_source_length(Graph forward, int tokens) {
     if (of_source[id]) rows = sequences * tokens;
   };
   lengthen(forward.tokens);
-  // The rows of an output are those of the first input, which for attention holds the queries.
+  // The number of rows of an output is that of the first input, which for attention holds the
+  // queries.
   for (const Node& node : forward.nodes)
     if (of_source[node.inputs[0]])
       for (int id : node.outputs) lengthen(id);
@@ -348,7 +354,7 @@ std::int64_t autocast_peak_bytes(const Graph& forward, const FrameworkTraits& fr
 }
 
 bool autocast_fits(const Graph& forward, const FrameworkTraits& framework, std::int64_t capacity) {
-  constexpr int steps = 3;  // the first one without moments, the next around them
+  constexpr int steps = 3;  // the first one runs without moments, the others with them
   CachingAllocator memory(capacity);
   AutocastTraining training(forward, framework, memory);
   for (int step = 0; step < steps && !memory.out_of_memory(); ++step) training.step();

@@ -38,18 +38,19 @@ struct FrameworkTraits {
   bool keeps_random_bits = false;
 };
 
-// Returns `forward` with `tokens` tokens of each sequence in the encoder, to count the memory of
-// such a graph. The decoder reads as many tokens as before. Attributes are not updated, so the
-// graph cannot run.
+// Returns `forward`, the graph of a model with an encoder and a decoder, with `tokens` tokens of
+// each sequence in the encoder, to count the memory of such a graph. The decoder reads as many
+// tokens as before. Attributes are not updated, so the graph cannot run.
 Graph with_source_length(Graph forward, int tokens);
 
 // Returns the bytes of all tensors at the peak of a step. `forward` is a model's graph as
-// build_graph makes it, with unfused attention, on one rank. Throws InputError for an operation
-// that this model of memory does not know.
+// build_graph makes it, on one rank. Throws InputError for fused attention and for any other
+// operation whose memory use is not known.
 std::int64_t autocast_peak_bytes(const Graph& forward, const FrameworkTraits& framework);
 
-// Returns whether steps run in `capacity` bytes if they are allocated as in PyTorch (allocator.h):
-// sizes are rounded up, and segments are split into blocks that later requests may not fit.
+// Returns whether steps run in `capacity` bytes if memory is allocated as in PyTorch (allocator.h):
+// sizes are rounded up, and segments are split into blocks that later requests may not fit. Throws
+// InputError like autocast_peak_bytes().
 bool autocast_fits(const Graph& forward, const FrameworkTraits& framework, std::int64_t capacity);
 
 }  // namespace meshwright::sim

@@ -6,8 +6,8 @@ namespace meshwright::sim {
 
 FrameworkTraits framework_traits(MemoryOf whose, bool several_ranks) {
   if (whose == MemoryOf::xla) return {.execution = Execution::compiled};
-  // Only PyTorch has gradient buckets. torch_xla reduces gradients in place, when no activations
-  // are left.
+  // Only PyTorch has gradient buckets, and only if there are several ranks. torch_xla reduces
+  // gradients in place, when no activations are left.
   return {.gradient_buckets = several_ranks};
 }
 

@@ -10,8 +10,9 @@ constexpr int most = 1 << 20;
 
 }  // namespace
 
-// Interpolates between the largest count known to fit and the smallest known not to, which finds
-// the result after a few tries. Every second try halves the interval instead.
+// First extrapolates to a count that does not fit. Then interpolates between the largest count
+// known to fit and the smallest known not to, which finds the result after a few tries. Every
+// second try halves the interval instead.
 LargestBatch largest_that_fits(std::int64_t limit, const std::function<MemoryFit(int)>& fit) {
   int low = 1, high = 2;
   MemoryFit at_low = fit(low), at_high;

@@ -8,7 +8,7 @@ namespace meshwright::sim {
 
 namespace {
 
-// Sums the bytes over each link. Only the few hosts that have flows take memory.
+// Sums the bytes over each link. Only hosts with flows have entries for their links.
 class Loads {
  public:
   explicit Loads(const Topology& topology)
@@ -38,8 +38,8 @@ class Loads {
 
  private:
   const Topology& topology_;
-  std::vector<int> place_of_host_, hosts_;  // -1: none of its links are used
-  std::vector<double> bytes_;               // [place of the host * its links + link]
+  std::vector<int> place_of_host_, hosts_;  // by host, -1: none of its links are used; and back
+  std::vector<double> bytes_;               // [position in hosts_ * links per host + link]
 };
 
 }  // namespace
@@ -52,8 +52,8 @@ void Flows::add(int from_rank, int to_rank, double bytes) {
 }
 
 Seconds Flows::slowest() const {
-  // Sorts the flows, so that the sums do not depend on the order in which flows were added, to the
-  // last digit.
+  // Sorts the flows by their ranks. Otherwise the last digits of the sums would depend on the order
+  // in which the pairs of ranks were added.
   std::vector<Flow> flows = flows_;
   std::ranges::stable_sort(flows, [](const Flow& a, const Flow& b) {
     return std::pair(a.from, a.to) < std::pair(b.from, b.to);

@@ -1,4 +1,4 @@
-// Times transfers that happen at once, each over its route, sharing links max-min fairly.
+// Times transfers that happen at once, each over its route through the links of a topology.
 #pragma once
 
 #include <vector>
@@ -15,8 +15,9 @@ class Flows {
   bool empty() const { return flows_.empty(); }
   bool crosses_hosts() const { return crosses_hosts_; }
 
-  // Returns when the slowest flow has ended. Equal flows share a link equally, so the flows over
-  // the link with the most bytes for its bandwidth end last.
+  // Returns the seconds after which the slowest flow has ended. All flows begin together, and equal
+  // flows share a link equally, so the flows over the link with the most bytes for its bandwidth
+  // end last.
   Seconds slowest() const;
 
  private:
