@@ -61,8 +61,9 @@ BoundMaker::Sent BoundMaker::sent(const Candidate& candidate) {
   return sent;
 }
 
-// Returns the seconds of the messages of one micro-batch. A stage in the middle sends to both sides
-// over one link, unless one neighbour is on another host and the other one on its own host.
+// Returns the seconds of the messages of one micro-batch. A stage in the middle sends to both of
+// its neighbours over the same links, unless one neighbour is on another host and the other one on
+// its own host.
 BoundMaker::MessageTimes BoundMaker::message_times(const Candidate& candidate) {
   const auto between = static_cast<std::size_t>(candidate.pipeline - 1);
   const auto [onwards, back, crosses] = sent(candidate);
@@ -83,9 +84,9 @@ Bounds BoundMaker::time(const Candidate& candidate) {
   return time_of_cut(candidate, partition(candidate));
 }
 
-// Returns the means over the stages. Reductions of a split backward hide behind weight gradients of
-// other micro-batches, and reductions of one chunk behind the backward tasks of all others, so the
-// bound omits both.
+// Returns the means over the stages. If backwards are split, reductions hide behind weight
+// gradients of other micro-batches, and if a stage has several chunks, those of one chunk hide
+// behind backward tasks of the others. The lower bound of such schedules omits these reductions.
 BoundMaker::MeanTimes BoundMaker::mean_times(const Candidate& candidate) {
   const Work& all = work(candidate);
   const PerParameter& cost = per_parameter(candidate);
@@ -104,7 +105,7 @@ BoundMaker::MeanTimes BoundMaker::mean_times(const Candidate& candidate) {
   return mean;
 }
 
-// Returns whether the bound depends on the single stages and not only on their mean.
+// Returns whether the bound depends on the single stages and not only on the mean over them.
 bool BoundMaker::depends_on_cut(const Candidate& candidate) {
   return candidate.pipeline > 1 && schedule_info(candidate.schedule).most_chunks == 1;
 }
@@ -114,9 +115,9 @@ bool BoundMaker::can_end_within(const Candidate& candidate, double seconds) {
   return !depends_on_cut(candidate) || some_cut_ends_within(candidate, seconds);
 }
 
-// Returns whether the bound of some cut is at most `seconds`. It is best to give each stage as many
-// units as it can take: a unit that moves from a stage to those before it takes at least as much
-// from what the stage does as it adds to what the stage waits for.
+// Returns whether the bound of some cut is at most `seconds`. It is best to give each stage, from
+// the first one on, as many units as it can take: a unit that moves from a stage to an earlier one
+// shortens the stage by at least as much as it lengthens what the stage waits for.
 bool BoundMaker::some_cut_ends_within(const Candidate& candidate, double seconds) {
   const bool splits = schedule_info(candidate.schedule).splits_backwards;
   const Work& all = work(candidate);
@@ -145,7 +146,7 @@ bool BoundMaker::some_cut_ends_within(const Candidate& candidate, double seconds
 Bounds BoundMaker::time_of_any_partition(const Candidate& candidate) {
   const Work& all = work(candidate);
   const MeanTimes mean = mean_times(candidate);
-  // The estimate takes the communication of context groups to be exposed.
+  // The estimate assumes that the communication of context groups is exposed.
   if (candidate.pipeline == 1) return {mean.least, mean.least + mean.beside};
   const double stages = candidate.pipeline;
   if (!depends_on_cut(candidate)) {
@@ -162,10 +163,10 @@ Bounds BoundMaker::time_of_any_partition(const Candidate& candidate) {
   return {low, std::max(high, mean.stream) + mean.beside};
 }
 
-// Returns the bounds of one cut. All gradients are ready when those of the longest stage are: its
-// first micro-batch has passed the stages before it, and after its last backward both its own
-// reductions and the backwards of the stages before follow, side by side. Optimizers wait for the
-// norm of all gradients. Collectives that the next task may hide are not in the bound.
+// Returns the bounds of one cut. All gradients are ready when those of the longest stage are.
+// Before that, the first micro-batch passes the stages before it. After its last backward, its
+// reductions run while the last gradient passes the stages before it. Optimizers wait for the norm
+// of all gradients. The lower bound omits collectives that the next task may hide.
 Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
   const Work& all = work(candidate);
   const PerParameter& cost = per_parameter(candidate);
@@ -176,19 +177,20 @@ Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
   const double batches = micro_batches(candidate);
   const double hidden = candidate.virtual_stages * all.last_collectives;
   const StageLayout layout = candidate.stage_layout();
-  // If a micro-batch's three tasks take equal time, weight gradients fill all but a third of the
-  // idle time while the pipeline fills and drains. In simulations of schedules that go there and
-  // back, stages are idle for about half of that third.
+  // For the estimate: if forward, backward and weight gradients of a micro-batch take equal time,
+  // weight gradients fill all but a third of the idle time while the pipeline fills and drains. In
+  // simulations of schedules whose chunks go through the stages there and back, stages are idle for
+  // about half of that third.
   const double idle_share = !splits ? 1.0 : layout.goes_back(1) ? 1.0 / 6 : 1.0 / 3;
   const double interleaved_ramp = (candidate.pipeline - 1.0) / candidate.virtual_stages *
                                   all.seconds / candidate.pipeline * idle_share;
   // The other stages wait for the stage whose messages are slowest. That stage sends the messages
-  // of all chunks that go in the same direction.
+  // of all chunks that pass the stages in the same direction.
   const MessageTimes messages = message_times(candidate);
   const double sent =
       candidate.virtual_stages / (layout.goes_back(1) ? 2.0 : 1.0) * messages.slowest;
-  // Chunks with whole backwards wait for each other's messages all the time. Other schedules wait
-  // only while the pipeline fills.
+  // If a stage has several chunks and backwards are not split, chunks wait for each other's
+  // messages all the time. Other schedules wait only while the pipeline fills and drains.
   const double exposed =
       interleaves && !splits ? batches * sent : candidate.virtual_stages * messages.all;
   Bounds bounds;
@@ -208,7 +210,8 @@ Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
     // A stage begins and ends with its first chunk.
     const double fill = sums.fill(begins[stage]);
     const double drain = sums.drain[begins[stage]];
-    // Units are gathered before the first forward, while the stage waits for its first input.
+    // For ZeRO stage 3, units are gathered before the first forward, while the stage waits for its
+    // first input.
     const double gathered = held.first_batch - (own - backward);
     const double reduced = held.hidden_last - backward;
     const bool in_turn = !splits && !interleaves;  // one chunk, whole backwards
@@ -224,7 +227,8 @@ Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
                                               : fills * (fill + drain);
     const double likely = std::max(ramp, gathered) + batches * (own + context) + exposed +
                           held.after() + std::max(0.0, reduced);
-    // One micro-batch passes all stages, and about half of its backwards is weight gradients.
+    // One micro-batch passes all stages. About half of its backwards is weight gradients, which it
+    // does not wait for.
     const double passed = interleaves && splits ? all.forward() + all.backward / 2 : 0;
     bounds.estimate_s = std::max({bounds.estimate_s, likely, passed, stream});
   }

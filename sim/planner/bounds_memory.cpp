@@ -1,5 +1,4 @@
-// Bounds the memory that a candidate needs (BoundMaker), and finds the partition if it can be
-// known.
+// The part of BoundMaker that bounds memory, and finds the partition if it can be known.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -19,15 +18,15 @@ namespace meshwright::sim {
 
 namespace {
 
-// Factor on the least bytes of a stage, because more blocks may be packed a little closer than the
-// three blocks that are measured.
+// Factor on the least bytes of a stage of a known partition, because more blocks may be packed a
+// little closer than the three blocks that are measured.
 constexpr double packing_allowance = 0.98;
-// If there are at least this many micro-batches per stage, more of them do not raise the number in
-// flight.
+// With this many micro-batches per stage or more, most schedules have as many in flight as with any
+// larger number.
 constexpr int steady_micro_batches_per_stage = 4;
 
-// Return the bytes of blocks that save their activations, even if the candidate recomputes a share
-// of the blocks.
+// Return the bytes of the blocks of a candidate. If it recomputes only a share of its blocks, these
+// are the bytes of the blocks that are not recomputed.
 const KeptBytes& kept_of(Profiles& profiles, const Candidate& candidate) {
   return is_mixed(candidate) ? profiles.kept(keeping(candidate), Recompute::none)
                              : profiles.kept(candidate, candidate.recompute);
@@ -37,13 +36,13 @@ const StageProfile& stages_of(Profiles& profiles, const Candidate& candidate) {
                              : profiles.stages(candidate, candidate.recompute);
 }
 
-// Bytes that a block of one kind saves on a stage in the middle.
+// Bytes that a block of one kind saves for one micro-batch on a stage in the middle.
 struct KeptOfBlock {
-  // The inputs of weight gradients are saved longer if an earlier stage waits for the rest of the
-  // backward. This holds for one block of a stage (`waited_for`), whose other blocks are done by
-  // then.
+  // If backwards are split, the inputs of weight gradients are saved longer while an earlier stage
+  // waits for the rest of the backward. This holds for one block of a stage at a time, which saves
+  // `waited_for`, because the others are done by then.
   double block = 0, waited_for = 0;
-  double repeated = 0;  // of one that repeats its work
+  double repeated = 0;  // of a block that is recomputed, in a mixed plan
 };
 
 KeptOfBlock kept_of_block(Profiles& profiles, const Candidate& candidate) {
@@ -75,8 +74,9 @@ bool BoundMaker::drops_gradients(const Candidate& candidate, int micro_batches) 
   return makes_gradients_anew(base_.training, candidate.pipeline, micro_batches, has_ddp_buffers);
 }
 
-// Returns the bytes per parameter on a rank if `shards` ranks share one copy: those of a bucket of
-// the parameters that need least, as lowering places it and as training frameworks hold it.
+// Returns the least bytes per parameter on a rank if `shards` ranks share one copy. They are those
+// of a bucket of the parameters that need least, as lowering places it, with what training
+// frameworks hold in addition or less.
 double BoundMaker::bytes_of_each(const Candidate& candidate, int shards, Counted counted) const {
   const Training& t = base_.training;
   BucketPlan planned;
@@ -87,8 +87,8 @@ double BoundMaker::bytes_of_each(const Candidate& candidate, int shards, Counted
   bucket.shard_elements = std::max(moment_block, dtype_block(planned.storage).elements);
   bucket.elements = shards * bucket.shard_elements;
   bucket.sharded = shards > 1;
-  bucket.frozen = t.lora.has_value();             // adapters are at least nothing
-  bucket.factored = moments_of(t.optimizer) < 2;  // without second moments if any parameter is
+  bucket.frozen = t.lora.has_value();             // adapters may be arbitrarily small
+  bucket.factored = moments_of(t.optimizer) < 2;  // some parameters have no second moments
   std::int64_t bytes = 0;
   for (const BucketPart& part : parts_of(planned, t)) {
     (bucket.*part.operand).type = part.type;
@@ -103,14 +103,15 @@ double BoundMaker::bytes_of_each(const Candidate& candidate, int shards, Counted
     bytes += bucket.elements - weights;
   if (planned.zero == 3 && candidate.keeps_gathered && !bucket.frozen) {
     bytes += static_cast<std::int64_t>(gathered_bytes(t)) * bucket.elements;
-    // Parameters below the persistence threshold may have no shards in addition.
+    // Parameters below the persistence threshold are stored whole, and may then have no shards in
+    // addition.
     if (base_.parallelism.persistence_threshold > 0) bytes -= weights - own.shards_left_out;
   }
   return static_cast<double>(bytes) / static_cast<double>(bucket.elements);
 }
 
 // Returns the bytes per parameter of the buffers for gathered weights and reduced gradients, which
-// units use round-robin. A buffer counts if a block surely uses it.
+// units use round-robin. Only buffers that blocks surely use count.
 ParameterBytes BoundMaker::unit_buffer_bytes(const Candidate& candidate, int blocks) const {
   const Parallelism& p = base_.parallelism;
   const bool gathers = candidate.zero_stage == 3 && !candidate.keeps_gathered;
@@ -142,7 +143,7 @@ MemoryBounds BoundMaker::memory(const Candidate& candidate) {
 }
 
 // Returns the bytes that the blocks save for one micro-batch. The recomputed blocks of a mixed plan
-// count with 0 bytes, their lower bound, or if `likely` with what they probably save.
+// count with 0 bytes, their lower bound, or if `likely` with their measured bytes.
 double BoundMaker::kept_by_blocks(const Candidate& candidate, bool likely) {
   const bool mixed = is_mixed(candidate);
   double bytes = 0;
@@ -159,7 +160,8 @@ double BoundMaker::kept_by_blocks(const Candidate& candidate, bool likely) {
   return bytes;
 }
 
-// Returns the least bytes that a stage needs beside its blocks, whatever their kind.
+// Returns the bytes that a stage needs in addition to its blocks, the least for any kind of blocks.
+// `block` is that of the first kind.
 KeptBytes BoundMaker::kept_beside_blocks(const Candidate& candidate) {
   KeptBytes kept = kept_of(profiles_, candidate);
   for (const auto& profiles : measured_->profiles->kinds()) {
@@ -195,7 +197,8 @@ double BoundMaker::single_stage_memory(const Candidate& candidate, bool likely) 
 }
 
 double BoundMaker::any_partition_memory(const Candidate& candidate) {
-  // Blocks of two kinds, or of many: left to the exact plan.
+  // The blocks of encoder and decoder differ, and so do the units of a fixed model. Their memory is
+  // left to the exact plan.
   if (model_.has_decoder() || model_.is_fixed()) return fixed_bytes();
   const bool differ = is_mixed(candidate) || has_kinds();
   const double kept =
@@ -214,7 +217,7 @@ double BoundMaker::any_partition_memory(const Candidate& candidate) {
 }
 
 // Returns whether the partition is known: the chain must be cut by the costs of its units only, and
-// these must be the units of Work.
+// Work must have these units.
 bool BoundMaker::knows_partition(const Candidate& candidate) const {
   const Parallelism& p = base_.parallelism;
   return candidate.pipeline > 1 && !model_.has_decoder() && !model_.is_fixed() &&
@@ -225,14 +228,14 @@ bool BoundMaker::knows_partition(const Candidate& candidate) const {
           candidate.recompute == Recompute::full);
 }
 
-// Returns the cut of the chain by the costs of its units, which a smaller model tells
+// Returns the cut of the chain by the costs of its units, which are measured on a smaller model
 // (Profiles::costs()).
 const BoundMaker::Cut& BoundMaker::partition(const Candidate& candidate) {
   const std::vector<double>& of_units = profiles_.costs(candidate);
   const int parts = candidate.pipeline * candidate.virtual_stages;
   return measured_->partitions.get({&of_units, parts}, [&] {
     std::vector<double> costs = of_units;
-    // Blocks of multi-token prediction stay with the head, the last unit, which follows them.
+    // The blocks of multi-token prediction stay on one stage with the head, which is the last unit.
     for (int i = 0; i < base_.training.mtp_layers; ++i) {
       const double ahead = costs.back();
       costs.pop_back();
@@ -264,8 +267,8 @@ const std::vector<std::vector<InFlight>>& BoundMaker::fullest(const Candidate& c
   });
 }
 
-// Returns the bytes of a stage's slots from a cache, because many candidates have equal chunks, for
-// example those that differ only in how states are sharded.
+// Returns the bytes of a stage's slots for saved activations. They are cached, because many
+// candidates have equal chunks, for example those that differ only in how states are sharded.
 double BoundMaker::shared_slot_bytes(const std::vector<InFlight>& time,
                                      const std::vector<double>& each) {
   constexpr std::size_t most_kept = 10'000;
@@ -275,16 +278,17 @@ double BoundMaker::shared_slot_bytes(const std::vector<InFlight>& time,
   return found->second;
 }
 
-// Returns the bounds for the partition that the costs give, slot by slot. The bytes of a chunk
-// without blocks are only measured together with a block, so its lower bound is 0.
+// Returns the bounds for the known partition, slot by slot. The bytes of a chunk without blocks are
+// only measured together with a block, so its lower bound is 0.
 MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
   const bool mixed = is_mixed(candidate);
   const StageProfile& parts = stages_of(profiles_, candidate);
-  // Working space of blocks that save their activations and of blocks that recompute, for each
-  // kind.
+  // Working space for each kind of blocks, with blocks that save their activations and with blocks
+  // that recompute.
   std::vector<const StageProfile*> spaces;
   std::vector<KeptOfBlock> kept_blocks;
-  double waited_for = std::numeric_limits<double>::infinity();  // longer, by a block of any kind
+  // The least additional bytes, over all kinds, of the block whose inputs are saved longer.
+  double waited_for = std::numeric_limits<double>::infinity();
   for (const auto& profiles : measured_->profiles->kinds()) {
     spaces.push_back(&stages_of(*profiles, candidate));
     spaces.push_back(&profiles->stages(candidate, candidate.recompute));
@@ -298,11 +302,11 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
   const int before = parts.units_before;
   const StageLayout layout = candidate.stage_layout();
   MemoryBounds most;
-  std::vector<double> slots, likely_slots;  // of a stage's chunks: what a micro-batch keeps
+  std::vector<double> slots, likely_slots;  // by chunk of a stage: bytes that a micro-batch saves
   for (int stage = 0; stage < candidate.pipeline; ++stage) {
     double bytes = 0, task = 0, likely_task = 0;
     slots.clear(), likely_slots.clear();
-    int blocks = 0;  // of the chunk that has most: each begins with the first unit buffer
+    int blocks = 0;  // of the largest chunk, because all chunks begin with the same unit buffer
     for (int chunk = 0; chunk < candidate.virtual_stages; ++chunk) {
       const auto part = static_cast<std::size_t>(layout.virtual_stage(stage, chunk));
       const std::size_t begin = begins[part], end = begins[part + 1];
@@ -338,8 +342,8 @@ MemoryBounds BoundMaker::stage_memory(const Candidate& candidate) {
     }
     const auto& time = times[stage];
     bytes += unit_buffer_bytes(candidate, blocks).of(work(candidate).block_parameters);
-    // Sharing of slots takes long to compute, so it is only done if the slots without sharing
-    // exceed the largest sum so far.
+    // It takes long to compute how slots share memory, so this is only done if slots without
+    // sharing exceed the largest sum so far.
     const auto grow = [&](double& largest, const std::vector<double>& each, double beside) {
       if (beside + bytes_of_slots_apart(time, each) > largest)
         largest = std::max(largest, beside + shared_slot_bytes(time, each));

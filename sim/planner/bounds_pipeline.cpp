@@ -1,4 +1,4 @@
-// Bounds a pipeline whose stages are known, task by task (the third part of BoundMaker).
+// The part of BoundMaker that bounds a pipeline whose stages are known, task by task.
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -10,7 +10,7 @@
 namespace meshwright::sim {
 
 // Returns the order of tasks of every stage. Only the orders of the last pipeline are cached,
-// because plans of a kind come one after the other.
+// because candidates with the same pipeline mostly come one after the other.
 const std::vector<StageOrder>& BoundMaker::orders(const Candidate& candidate) {
   const PipelineShape shape = pipeline_shape(candidate);
   const std::tuple key{candidate.schedule, shape.stages, shape.chunks, shape.micro_batches};
@@ -24,8 +24,8 @@ const std::vector<StageOrder>& BoundMaker::orders(const Candidate& candidate) {
 
 namespace {
 
-// Sets what a split backward defers. No stage waits for the backward of the first stage, so it
-// defers all of it except recomputation, which needs no gradient.
+// Sets what a split backward defers. No stage waits for the backward of the first virtual stage, so
+// it defers all of it except recomputation, which needs no gradient.
 void put_off(PartTimes& times, bool is_first, double repeated_s) {
   if (is_first) times.before_gradient = repeated_s;
   times.weights = is_first ? times.backward - repeated_s : std::min(times.weights, times.backward);
@@ -96,8 +96,8 @@ double BoundMaker::pipeline_time(const Candidate& candidate) {
 }
 
 double BoundMaker::pipeline_time_of_cut(const Candidate& candidate, const Cut& cut) {
-  // The deferred work of a unit before the blocks is known on the first stage only, so there is no
-  // bound if such a unit is on another stage.
+  // If backwards are split, the deferred work of the units before the blocks is only known on the
+  // first virtual stage. There is no bound if one of these units is on another stage.
   const bool splits = schedule_info(candidate.schedule).splits_backwards;
   const std::vector<const UnitTimes*>& units = chain(work(candidate), splits).units;
   if (splits && !units[cut[1]]->is_block &&

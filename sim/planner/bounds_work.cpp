@@ -1,5 +1,4 @@
-// Computes the times that BoundMaker bounds by: those of units, of parameters and of the whole
-// chain.
+// The part of BoundMaker that computes the times of units, of parameters and of the whole chain.
 #include <algorithm>
 #include <limits>
 
@@ -54,7 +53,8 @@ double BoundMaker::all_gather_s(const Candidate& candidate, const Sharers& share
                                : CollectiveKind::all_gather);
 }
 
-// Returns the times of frozen weights. They are gathered, and nothing else is done with them.
+// Returns the times of frozen weights. ZeRO stage 3 gathers them, and nothing else is done with
+// them.
 ParameterTimes BoundMaker::gathers_of_frozen(const Candidate& candidate, const Sharers& sharers) {
   ParameterTimes cost;
   if (candidate.zero_stage != 3 || sharers.ranks == 1 ||
@@ -64,7 +64,8 @@ ParameterTimes BoundMaker::gathers_of_frozen(const Candidate& candidate, const S
   if (candidate.keeps_gathered)
     (gathers_once(candidate) ? cost.first_batch : cost.each_batch) += gather;
   else
-    cost.each_batch += gather;  // before the forward; not every unit has a backward
+    // Before the forward; not every unit has a backward that gathers again.
+    cost.each_batch += gather;
   return cost;
 }
 
@@ -79,8 +80,8 @@ ParameterTimes BoundMaker::times_of_each(const Candidate& candidate, const Share
   if (optimizer == 0) optimizer = optimizer_s_per_parameter(candidate.compiler);
   cost.optimizer = optimizer / sharers.shards;
   if (sharers.ranks == 1) return cost;
-  // Parameters below the persistence threshold are not sharded, but communicated once a step. Their
-  // number is not known here, so no communication is counted.
+  // With ZeRO stage 3, parameters below the persistence threshold are not sharded, but communicated
+  // once a step. Their number is not known here, so no communication is counted.
   if (candidate.zero_stage == 3 && p.persistence_threshold > 0) return cost;
   const bool each = reduces_each(candidate);
   double& of_reductions = each                  ? cost.reduce_each
@@ -107,7 +108,7 @@ ParameterTimes BoundMaker::times_of_each(const Candidate& candidate, const Share
     (gathers_once(candidate) ? cost.first_batch : cost.each_batch) += gather;
   else if (candidate.zero_stage == 3)
     cost.each_batch += 2 * gather;  // before the forward, and again before the backward
-  else  // updated weights are gathered beside the optimizer step of the next bucket
+  else  // updated weights are gathered while the optimizer updates the next bucket
     cost.gather = gather;
   return cost;
 }
@@ -155,9 +156,10 @@ double BoundMaker::pass_time(const Candidate& candidate, const UnitProfile::Pass
   return seconds;
 }
 
-// Returns when the compute stream has done all steps, in seconds. Collectives of its tensor group
-// and of its expert group overlap with it, each after the compute step before it. All streams are
-// taken to begin at once, because nothing begins earlier.
+// Returns when the compute stream has done all steps, in seconds after the first one began.
+// Collectives of tensor groups and of expert groups overlap with compute on a stream each, and
+// begin no earlier than the compute step before them ends. Steps that recompute take no time unless
+// `recomputes`. All streams begin at once, so no real stream begins earlier.
 double BoundMaker::beside_compute(const Candidate& candidate,
                                   const std::vector<UnitProfile::Step>& steps, bool recomputes,
                                   double slowest) {
@@ -196,7 +198,7 @@ double until_collective(const std::vector<UnitProfile::Step>& steps, double slow
     if (!step.computes) return computed;
     computed += slowest * step.compute_s;
   }
-  return std::numeric_limits<double>::infinity();  // none: nothing of it waits for others
+  return std::numeric_limits<double>::infinity();  // no collective
 }
 
 }  // namespace
@@ -288,8 +290,8 @@ Work BoundMaker::make_work(const Candidate& candidate) {
   return work;
 }
 
-// Returns the work of a candidate without its offloading, which is a lower bound: offloading takes
-// no less time, and leaves an unknown part in memory.
+// Returns the work of a candidate without its offloading. It is a lower bound, because offloading
+// only adds time.
 const Work& BoundMaker::work(const Candidate& asked) {
   if (last_work_ != nullptr && asked == last_work_of_) return *last_work_;
   Candidate candidate = asked;
@@ -312,7 +314,7 @@ const Work& BoundMaker::work(const Candidate& asked) {
   return known->second;
 }
 
-// Returns the sums over the chain, unit after unit, with each block as often as the model has it.
+// Returns the sums over the chain, unit after unit, with every block of the model.
 const Chain& BoundMaker::chain(const Work& work, bool splits) {
   if (chain_of_ == &work && chain_splits_ == splits) return chain_;
   chain_of_ = &work;
@@ -325,7 +327,7 @@ const Chain& BoundMaker::chain(const Work& work, bool splits) {
   const auto add = [&](const UnitTimes& unit, bool has_parameters) {
     sums.work.push_back(sums.work.back() + unit.work());
     // If backwards are split, weight gradients fill the time in which the last gradient goes back,
-    // so this time does not count.
+    // so the bound omits this time.
     sums.drain.push_back(sums.drain.back() + (splits ? 0 : unit.backward));
     sums.backward.push_back(sums.backward.back() + unit.recompute + unit.backward);
     sums.context.push_back(sums.context.back() + unit.context);

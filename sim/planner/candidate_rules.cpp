@@ -28,7 +28,7 @@ Ruling CandidateRules::rule_against(const Candidate& candidate, bool chosen) con
   return ruling;
 }
 
-// Returns how a candidate breaks a limit of the framework, among the limits on `keys`.
+// Returns how a candidate breaks a limit of the framework, among the limits on `keys`, or nothing.
 Ruling CandidateRules::limit_against(const Candidate& candidate,
                                      std::initializer_list<std::string_view> keys) const {
   const Framework framework = open_.job.plan.training.framework;

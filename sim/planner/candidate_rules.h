@@ -1,5 +1,5 @@
-// Finds out how candidates break a rule: a rule of plans, or a limit of the framework that runs
-// them.
+// Finds out whether and how candidates break a rule: a rule of plans, or a limit of the framework
+// that runs them.
 #pragma once
 
 #include <initializer_list>
@@ -8,16 +8,17 @@
 
 namespace meshwright::sim {
 
-// The enumeration calls these functions with candidates in which one list of choices after the
-// other is decided. They return how a candidate breaks a rule about the choices in their name, or
-// nothing. Limits of the framework on other keys are checked when a plan is built (trial.cpp).
-// A candidate that is legal but not supported yet is rejected if the planner chose it. If the job
-// asks for it, InputError is thrown. An object serves one thread at a time.
+// The enumeration of plans calls these functions with candidates in which one group of choices
+// after the other is decided. Each function returns how a candidate breaks a rule about the choices
+// in its name, or nothing. Limits of the framework on other keys are checked when a plan is built
+// (trial.cpp). A candidate that is legal but not supported yet is rejected if the planner chose it.
+// If the job asks for it, InputError is thrown. An object serves one thread at a time.
 class CandidateRules {
  public:
   explicit CandidateRules(const OpenKeys& open) : open_(open), asked_(open.base) {}
 
-  Ruling against_degrees(const Candidate& candidate) const;  // before anything else is decided
+  // This function is called before any choice but the degrees is made.
+  Ruling against_degrees(const Candidate& candidate) const;
   Ruling against_shape(const Candidate& candidate) const;
   Ruling against_placement(const Candidate& candidate) const;
   Ruling against_kernels(const Candidate& candidate) const;
@@ -31,7 +32,7 @@ class CandidateRules {
                        std::initializer_list<std::string_view> keys) const;
 
   const OpenKeys& open_;
-  mutable Plan asked_;  // the base with what a candidate chooses
+  mutable Plan asked_;  // the base with the choices of the candidate that was asked last
 };
 
 }  // namespace meshwright::sim

@@ -11,7 +11,7 @@ namespace meshwright::sim {
 
 namespace {
 
-// The reasons of each Loss.
+// The reason for each Loss, indexed by Loss.
 constexpr const Violation* losses[loss_count] = {
     &reasons::no_memory, &reasons::slow_alone, &reasons::slow_bubble, &reasons::slow_communication};
 
@@ -22,7 +22,7 @@ constexpr int last_attempts = 16;
 // Number of plans that are tried before the promising ones are chosen anew. It is the same on any
 // computer, so that the same plans are found.
 constexpr std::size_t at_once = 4, at_once_in_proofs = 16;
-// Spaces of at most this many plans are not explored with usual plans first. All their plans are
+// If a space has at most this many plans, no usual plans are simulated first. All its plans are
 // bounded right away.
 constexpr std::int64_t small_space = 4096;
 
@@ -75,7 +75,7 @@ double ClusterSearch::longest_step_s() const {
   return std::min(limit.seconds, plans_[keep_ - 1].prediction.step_time_s);
 }
 
-// Finds plans that fit, so that others can be pruned by comparison.
+// Finds plans that fit, so that other plans can be pruned by comparison.
 void ClusterSearch::simulate_usual(int budget) {
   const double in_time = longest_step(job_.objective, base_.training, cluster_).seconds;
   entries_ = surveyor_.usual(space_, {limit_, in_time, in_time}, [&] { tell(); });
@@ -110,8 +110,8 @@ void ClusterSearch::survey_all() {
   entries_ = std::move(surveyed.entries);
 }
 
-// Counts `count` plans as rejected. `is_late` means that the job's deadline or budget is the
-// reason, whatever `reason` says.
+// Counts `count` plans as rejected. If `is_late`, the reason is the job's deadline or budget
+// instead of `reason`.
 void ClusterSearch::reject(const Violation& reason, std::int64_t count, bool is_late) {
   if (count == 0) return;
   const StepLimit limit = longest_step(job_.objective, base_.training, cluster_);
@@ -124,8 +124,8 @@ void ClusterSearch::turn_away_slow(const Entry& entry) {
   reject(reasons::too_slow, 1, entry.bounds.step_time_s > limit.seconds);
 }
 
-// Returns the kind of a candidate. The time that the estimate omits is similar in plans of one
-// kind. Kept parameters count as ZeRO 1, because they are gathered about as often.
+// Returns the kind of a candidate. The estimates of plans of one kind omit a similar share of the
+// time. Plans that keep parameters gathered count as ZeRO 1, because they gather about as often.
 ClusterSearch::Kind ClusterSearch::kind_of(const Candidate& candidate) {
   return {candidate.schedule,
           candidate.placement,
@@ -143,23 +143,23 @@ double ClusterSearch::expected_s(const Entry& entry) {
   return entry.bounds.estimate_s * learned->second.sum / learned->second.count;
 }
 
-// Returns the kind of a candidate. The likely bytes of plans of one kind are wrong by a similar
-// factor.
+// Returns the kind of a candidate with regard to memory. The likely bytes of plans of one kind are
+// wrong by a similar factor.
 ClusterSearch::MemoryKind ClusterSearch::memory_kind_of(const Candidate& candidate) {
   return {candidate.recompute,        candidate.offload,     candidate.zero_stage,
           candidate.pipeline > 1,     candidate.context > 1, candidate.tensor > 1,
           candidate.sequence_parallel};
 }
 
-// Returns the bytes that a plan needs if its kind is wrong by the least factor so far: a plan that
-// comes later for that reason would hardly fit.
+// Returns the likely bytes of a plan, multiplied by the least factor by which built plans of its
+// kind needed more, at least 1. A plan that does not fit even so is tried late.
 double ClusterSearch::expected_bytes(const Entry& entry) const {
   const auto factor = least_factors_.find(memory_kind_of(entry.candidate));
   return entry.memory.likely_bytes *
          (factor == least_factors_.end() ? 1 : std::max(1.0, factor->second));
 }
 
-// Returns whether a plan is pruned, and counts it if so.
+// Returns whether a plan is pruned now, and counts it as rejected if so.
 bool ClusterSearch::is_turned_away(const Entry& entry) {
   if (known_not_to_fit(entry.candidate))
     ++rejected_[reasons::no_memory];
@@ -242,15 +242,16 @@ std::optional<Merit> ClusterSearch::best_left() const {
   return merit(job_.objective, cluster_, least_useful_s(least_s));
 }
 
-// Returns the least useful seconds of a step of `step_time_s`. On one cluster, plans with longer
-// steps also lose more to failures, so a longer step is no better than the best one found.
+// Returns a lower bound, in seconds, of the time of a step that takes at least `step_time_s`, with
+// its share of the time that failures cost. On one cluster, plans with longer steps also lose more
+// to failures, so a step longer than that of the best plan is no better than it.
 double ClusterSearch::least_useful_s(double step_time_s) const {
   const double useful_s = step_time_s / highest_goodput(cluster_);
   if (plans_.empty() || step_time_s < plans_.front().prediction.step_time_s) return useful_s;
   return std::max(useful_s, useful_step_time_s(plans_.front().prediction));
 }
 
-// Tries the smallest plans if none of the fastest ones fits.
+// Tries the plans that likely need least memory, because none was simulated.
 void ClusterSearch::find_any_that_fits() {
   for (int attempts = 0; attempts < last_attempts && simulated_ == 0 && !entries_.empty();
        ++attempts)
@@ -258,7 +259,7 @@ void ClusterSearch::find_any_that_fits() {
 }
 
 // Returns whether a candidate needs at least as much memory as a plan that did not fit. This holds
-// for the same plan with larger micro-batches if as many of them are in flight.
+// for the same plan with larger micro-batches if at least as many of them are in flight.
 bool ClusterSearch::known_not_to_fit(const Candidate& candidate) {
   return std::any_of(too_large_.begin(), too_large_.end(), [&](const Candidate& large) {
     Candidate smaller = candidate;
@@ -316,8 +317,8 @@ void ClusterSearch::note(const Entry& entry, Trial trial) {
                 std::move(*trial.simulated));
 }
 
-// Builds the candidate with the lowest bound of memory that is still too much, for its exact bytes.
-// Called if nothing was simulated and no plan that was built needed too much memory.
+// Builds the candidate with the lowest bound of memory that exceeds the limit, to know its exact
+// bytes. Called if nothing was simulated and no plan was built that needed too much memory.
 void ClusterSearch::measure_closest_miss() {
   if (!nearest_) return;
   const Trial trial = trials_.build_alone(*nearest_);

@@ -1,8 +1,8 @@
-// Searches the plans for one cluster. A few plans of the usual kind are simulated first. The plans
-// that the loose bounds leave of the whole space are then bounded closely. Promising plans of these
-// are built and simulated, the best estimate first, until no plan is left whose bound is better
-// than the best plans found, or until the budget is spent. In that case the bounds of the remaining
-// plans say how much better the best of them could be.
+// Searches the plans for one cluster. If there are many plans, a few of the usual kind are
+// simulated first. All plans get loose bounds, and those that may be among the best get close
+// bounds. Promising ones of these are built and simulated, the best estimate first, until no plan
+// is left whose bound is better than the best plans found, or until the budget is spent. In that
+// case the bounds of the remaining plans say how much better the best of them could be.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,8 @@
 
 namespace meshwright::sim {
 
-// Thrown by ClusterSearch::run() if SearchOptions::stop asked for an end. The plans found so far
-// are those of plans().
+// Thrown by ClusterSearch::run() and simulate_lowest() if SearchOptions::stop asked for an end.
+// plans() then returns the plans found so far.
 struct SearchStopped {};
 
 class ClusterSearch {
@@ -32,13 +32,14 @@ class ClusterSearch {
   ClusterSearch(const Job& job, const std::string& machine, Cluster cluster,
                 const SearchOptions& options);
 
-  // Simulates at most `budget` candidates and keeps the best `keep` that fit. Then simulates at
-  // most `for_gap` of the candidates with the lowest bounds, while these say that a plan may be
-  // much better.
+  // Simulates at most `budget` candidates, most promising first, and prunes those that cannot be
+  // among the best `keep`. Then simulates about `for_gap` of the candidates with the lowest bounds,
+  // while these say that a plan may be better than the best one by more than 10 %. If none could be
+  // simulated, builds a few of the smallest candidates.
   void run(int budget, std::size_t keep, int for_gap = 0);
 
-  // Simulates the candidates with the lowest bounds, a few at once. Returns false if no candidate
-  // is left.
+  // Simulates up to 16 of the candidates with the lowest bounds. Returns false if no candidate is
+  // left.
   bool simulate_lowest();
 
   // Counts the candidates that remain as not simulated. Nothing may be simulated after this call.
@@ -51,12 +52,12 @@ class ClusterSearch {
   std::int64_t enumerated() const { return enumerated_; }
   std::int64_t simulated() const { return simulated_; }
   const std::optional<ClosestMiss>& closest_miss() const { return closest_; }
-  // Returns the best merit that the bounds of the unsimulated plans allow, with what failures cost
-  // at least, or nothing if no plan is left.
+  // Returns the best merit that the lowest bound of the unsimulated plans allows, or nothing if no
+  // plan is left. It includes the least time that failures cost.
   std::optional<Merit> best_left() const;
 
  private:
-  double longest_step_s() const;  // that may still be among the best
+  double longest_step_s() const;  // seconds of the longest step that may still be among the best
   void simulate_usual(int budget);
   void survey_all();
   void tell() const;
@@ -84,18 +85,19 @@ class ClusterSearch {
   Cluster cluster_;
   Plan base_;
   TrialMaker trials_;
-  double limit_ = 0;  // bytes
+  double limit_ = 0;  // memory limit of a device, in bytes
   int threads_ = 1;
   SearchWatch watch_;
   std::function<bool()> stop_;
   std::size_t keep_ = 1;
   Space space_;
   Surveyor surveyor_;
-  std::vector<Entry> entries_;  // not rejected yet
+  std::vector<Entry> entries_;  // neither tried nor rejected yet
   std::vector<RankedPlan> plans_;
   Rejections rejected_;
   std::vector<Candidate> evaluated_;
-  // The mean ratio of simulated to estimated time, over the simulated plans of a kind.
+  // Ratios of simulated to estimated time of the simulated plans of a kind: their sum and their
+  // number.
   struct Learned {
     double sum = 0;
     int count = 0;
@@ -107,16 +109,18 @@ class ClusterSearch {
   using MemoryKind = std::tuple<program::Recompute, Offload, int, bool, bool, bool, bool>;
   static MemoryKind memory_kind_of(const Candidate& candidate);
   std::map<MemoryKind, double>
-      least_factors_;                 // of needed to likely bytes, of plans that were built
-  std::vector<Candidate> too_large_;  // built, and did not fit
+      // The least ratio of needed to likely bytes, over the plans of a kind that were built.
+      least_factors_;
+  std::vector<Candidate> too_large_;  // candidates that were built and did not fit
   // The lowest bound of the step time, in seconds, of the plans that entries_ had no room for.
   double left_s_ = std::numeric_limits<double>::infinity();
-  std::optional<Candidate> nearest_;  // the miss with the lowest bound, not built
+  // The candidate with the lowest bound of memory above the limit, not built.
+  std::optional<Candidate> nearest_;
   std::optional<ClosestMiss> closest_;
   bool bounds_pipelines_ = false;
-  bool limits_decide_ = false;  // a deadline or a budget turned plans away, not memory alone
+  bool limits_decide_ = false;  // whether a deadline or a budget pruned plans
   std::int64_t enumerated_ = 0, simulated_ = 0, built_ = 0;
-  double bounded_ = 0;  // share of the branches
+  double bounded_ = 0;  // share of the branches that were bounded
 };
 
 }  // namespace meshwright::sim

@@ -26,7 +26,7 @@ void in_parallel(std::size_t count, int threads,
   const std::size_t wanted = std::min(count, static_cast<std::size_t>(std::max(1, threads)));
   try {
     while (others.size() + 1 < wanted) others.emplace_back(take_turns, others.size() + 1);
-  } catch (const std::system_error&) {  // no more threads are allowed: those there are do it all
+  } catch (const std::system_error&) {  // if no more threads are allowed, those there do all
   }
   take_turns(0);
   others.clear();  // waits for them

@@ -1,6 +1,6 @@
 // Caches values that are slow to find. Each is found once, by the thread that asks first for it,
-// while other threads that ask for it wait. If finding a value threw, all who ask for it get that
-// exception.
+// while other threads that ask for it wait. If finding a value throws, everyone who asks for it
+// gets the exception, then and later.
 #pragma once
 
 #include <exception>
@@ -12,7 +12,8 @@ namespace meshwright::sim {
 template <class Key, class Value>
 class Memo {
  public:
-  // Returns the value of `key`, which `make` finds if it is not known. The reference stays valid.
+  // Returns the value of `key`. If it is not known, `make` finds it. The reference stays valid as
+  // long as this object.
   template <class Make>
   const Value& get(const Key& key, const Make& make) {
     Slot* slot = nullptr;

@@ -11,7 +11,8 @@ namespace {
 constexpr double large_transfer_bytes = 4.0 * (1LL << 30);
 constexpr double latency_allowance = 0.98;
 
-// Returns how far apart neighbours on an axis, P, T or D, are among the ranks.
+// Returns the distance in ranks between neighbours on an axis of the mesh: P (stages), T (tensor)
+// or D (replicas).
 int stride_of(const Candidate& candidate, char axis) {
   int stride = 1;
   const std::string_view order = order_of_axes(candidate.placement);
@@ -45,8 +46,8 @@ NetworkTimes::Axis NetworkTimes::axis(const Candidate& candidate, GroupKind grou
           over_tensor ? candidate.tensor : 1};
 }
 
-// Returns the groups with a rank on the first two hosts of the group of rank 0. The other groups
-// are placed in the same way, and fewer groups are never slower.
+// Returns the groups with a rank on one of the first two hosts of the group of rank 0. The other
+// groups are placed in the same way, and leaving them out never makes a collective slower.
 const Groups& NetworkTimes::groups(const Candidate& candidate, const Axis& axis) {
   return groups_.get(axis, [&] { return find_groups(candidate, axis); });
 }
@@ -102,8 +103,8 @@ double NetworkTimes::shift(const Candidate& candidate, double bytes) {
   });
 }
 
-// Returns the (sender, receiver) pairs of stage `from` and the next stage for one host: all of its
-// ranks that hold stage `from` send at the same time.
+// Returns the (sender, receiver) pairs of stage `from` and the next stage on one host of stage
+// `from`. All of its ranks of this stage send at the same time.
 std::vector<std::pair<int, int>> NetworkTimes::senders(const Mesh& mesh, int from) const {
   const Cluster& cluster = topology_.cluster();
   const int host = cluster.host_of(mesh.rank({from, 0, 0}));
@@ -125,8 +126,8 @@ const std::vector<NetworkTimes::Boundary>& NetworkTimes::boundaries(const Candid
                          [&] { return find_boundaries(mesh, bytes); });
 }
 
-// Returns the boundaries between stages. Boundaries whose ranks are placed alike on their hosts
-// take the same time, so each placement is timed once.
+// Returns the boundaries between stages. Boundaries whose ranks have the same positions relative to
+// their first host take the same time, so each placement is timed once.
 std::vector<NetworkTimes::Boundary> NetworkTimes::find_boundaries(const Mesh& mesh,
                                                                   std::int64_t bytes) const {
   const Cluster& cluster = topology_.cluster();

@@ -1,6 +1,5 @@
-// Finds the times of the collectives, rings and messages of a candidate's groups. They are the
-// simulator's own times, each computed once. Groups of one kind take the same time if their axes
-// are equal.
+// Finds the times of the collectives, rings and messages of the groups that a candidate has. They
+// are the times of the simulator, each computed once.
 #pragma once
 
 #include <tuple>
@@ -24,27 +23,32 @@ class NetworkTimes {
   struct Axis {
     GroupKind group = GroupKind::tensor;
     int stride = 1, size = 1;
-    int chunk = 1;                      // of ranks beside each other: of context, of shards
-    int heads = 1, expert = 1;          // degrees, where groups go by them
-    int tensor_stride = 0, tensor = 1;  // of groups that also reach over tensor groups
+    // The number of neighbours among which a group is formed: the context degree, or the number of
+    // shards.
+    int chunk = 1;
+    // The degrees of context heads and of experts, or 1 if they do not matter to the group.
+    int heads = 1, expert = 1;
+    // The stride and the degree of tensor groups, if expert groups span them.
+    int tensor_stride = 0, tensor = 1;
     auto operator<=>(const Axis&) const = default;
   };
   static Axis axis(const Candidate& candidate, GroupKind group);
 
-  // Return the seconds of one collective, and of one byte in a large one, while all groups of the
-  // kind communicate at once.
+  // Returns the seconds of one collective while all groups of its kind communicate at once.
+  // per_byte() returns the seconds per byte of a large one.
   double collective(const Candidate& candidate, GroupKind group, CollectiveKind kind, double bytes);
-  // Returns the seconds of an exchange of experts' tokens that sends each of them once.
+  // Returns the seconds of an all-to-all of experts' tokens that sends each token once to a host
+  // (deduplicated.h).
   double deduplicated(const Candidate& candidate, GroupKind group, const ExpertChoices& choices,
                       double bytes);
   double per_byte(const Candidate& candidate, GroupKind group, CollectiveKind kind);
   // Returns the seconds in which every member of the context groups sends `bytes` to the next
-  // member of its ring.
+  // member of its ring, all at once.
   double shift(const Candidate& candidate, double bytes);
 
   struct Boundary {
     bool crosses_hosts = false;
-    double seconds = 0;  // of one message
+    double seconds = 0;  // seconds of one message
   };
   // Returns, for every stage but the last, the boundary to the next stage: whether it crosses
   // hosts, and the seconds of a message of `bytes` bytes.
@@ -61,7 +65,7 @@ class NetworkTimes {
   Memo<std::tuple<Axis, CollectiveKind, double>, double> times_;
   Memo<std::tuple<Axis, ExpertChoices, double>, double> deduplicated_times_;
   Memo<std::pair<Axis, double>, double> shift_times_;
-  // The key is the number of stages, their stride, and the bytes.
+  // The key is the number of stages, their distance in ranks, and the bytes.
   Memo<std::tuple<int, int, std::int64_t>, std::vector<Boundary>> boundaries_;
 };
 

@@ -13,8 +13,8 @@ namespace {
 
 constexpr double seconds_per_hour = 3600;
 
-// Returns dollars per step. The global batch is the job's, so dollars per token are in the same
-// order. Machines without a price come last.
+// Returns dollars per step. All plans have the job's global batch, so dollars per token have the
+// same order. The result is infinite for machines without a price, which come last.
 double usd_per_step(const Objective& objective, const Cluster& cluster, double step_time_s) {
   const std::optional<double> price = usd_per_hour(cluster, objective.price);
   if (!price) return std::numeric_limits<double>::infinity();
@@ -109,7 +109,7 @@ WholeJob whole_job(const Objective& objective, const Training& training, const C
                          : steps_of(objective, training);
   WholeJob whole;
   if (start.total_s() > least_share_of_start * steps * step_time_s) whole.start = start;
-  // As many tokens as the time allows are fewer if some of it is the start.
+  // If tokens are maximized, time for the start leaves less time for steps.
   const double left_s = steps * step_time_s - whole.start.total_s();
   if (is_most && left_s <= 0)
     whole.start = {};

@@ -11,8 +11,8 @@
 
 namespace meshwright::sim {
 
-// Ranks a plan: a smaller `first` is better, and `then` decides between equals. Both grow with the
-// step time, so the merit of a lower bound of the time is a lower bound of the merit.
+// Ranks a plan: a smaller `first` is better, and `then` decides between equals. Neither decreases
+// if the step time grows, so the merit of a lower bound of the time is a lower bound of the merit.
 struct Merit {
   double first = 0, then = 0;
   auto operator<=>(const Merit&) const = default;
@@ -22,7 +22,8 @@ Merit merit(const Objective& objective, const Cluster& cluster, double step_time
 
 // The longest step, in seconds, with which a plan keeps the objective's deadline and budget for the
 // whole job (objective.tokens, or training.steps if they are not given), and what a longer step
-// breaks. It is infinite if there is neither a deadline nor a budget.
+// breaks. It is infinite if there is neither a deadline nor a budget, and 0 if there is a budget
+// and no price.
 struct StepLimit {
   double seconds = 0;
   std::string reason;
@@ -34,13 +35,14 @@ StepLimit longest_step(const Objective& objective, const Training& training,
 // as its deadline or budget allows.
 bool has_length(const Job& job);
 
-// The whole job. It has the steps of objective.tokens or of training.steps, or, if the objective is
-// to maximize tokens, as many steps as the budget and the deadline allow.
+// The tokens, time and cost of a whole job. It has the steps of objective.tokens or of
+// training.steps. If the objective is to maximize tokens, it has as many steps as the budget and
+// the deadline allow.
 struct WholeJob {
   double tokens = 0, time_s = 0;              // the time includes `start`
-  StartOfRun start;                           // zero if it is a small share (least_share_of_start)
-  std::optional<Bill> bill;                   // none: no price
-  int steps(const Training& training) const;  // of which the last may have tokens to spare
+  StartOfRun start;                           // zero if it is not counted (least_share_of_start)
+  std::optional<Bill> bill;                   // none: the machine has no such price
+  int steps(const Training& training) const;  // rounded up, at least 1
 };
 WholeJob whole_job(const Objective& objective, const Training& training, const Cluster& cluster,
                    double step_time_s, const StartOfRun& start = {});

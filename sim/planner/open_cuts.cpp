@@ -8,8 +8,8 @@ namespace meshwright::sim {
 namespace {
 
 // Returns whether zero_bubble leaves more than 5 % of the step idle. If all tasks take equally
-// long, a stage of p works on m micro-batches for 3 m tasks and idles for p - 1. If it idles for
-// less, schedules with several virtual stages that split backwards too are not worth trying,
+// long, each of p stages works for 3 m tasks on m micro-batches and idles for p - 1. If the share
+// is smaller, schedules with several virtual stages that split backwards too are not worth trying,
 // because they could save no more than that.
 bool zero_bubble_idles(int pipeline, int micro_batches) {
   constexpr double little = 0.05;
@@ -17,8 +17,9 @@ bool zero_bubble_idles(int pipeline, int micro_batches) {
   return idle > little * (3.0 * micro_batches + idle);
 }
 
-// Returns the numbers of virtual stages that divide the layers, or all units. In the latter case
-// embedding and head may be alone.
+// Returns the numbers of virtual stages per stage to try with a schedule, at least one unit for
+// each. If the key is open, they must divide the layers, or all units, so that embedding and head
+// may be alone. A schedule with a fixed number of virtual stages need not.
 std::vector<int> chunks_of(const OpenKeys& open, const ScheduleInfo& schedule, int pipeline) {
   const bool free_chunks = open.job.is_auto("parallelism.virtual_stages");
   const int units = units_to_cut(open.sizes);
@@ -56,8 +57,8 @@ std::vector<PipelineCut> cuts_of(const OpenKeys& open, int pipeline, int micro_b
     const bool tried = free_schedule ? !info.splits_backwards ||
                                            (splits && zero_bubble_idles(pipeline, micro_batches))
                                      : info.kind == p.schedule;
-    // dualpipe_v is not tried, because it idles as long as zero_bubble_v and saves more
-    // activations.
+    // If the schedule is open, dualpipe_v is not tried, because it idles as long as zero_bubble_v
+    // and saves more activations.
     if (free_schedule && info.kind == ScheduleKind::dualpipe_v) continue;
     if (info.most_chunks == 1 || !tried) continue;
     for (const int chunks : chunks_of(open, info, pipeline))

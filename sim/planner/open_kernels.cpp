@@ -15,7 +15,7 @@ std::vector<int> tensor_chunks_of(const OpenKeys& open, const Candidate& shape) 
                       cuts ? std::vector<int>{1, 2, 4, 8} : std::vector<int>{1});
 }
 
-// Returns the attention kernel that settle() chooses.
+// Returns the attention kernel that settle() will choose for the plan.
 AttentionKernel attention_of(const OpenKeys& open, CompilerLevel level, int context) {
   const bool eager = level == CompilerLevel::none && context == 1 && !open.sizes.sinks;
   return eager && open.job.is_auto("training.attention") ? AttentionKernel::unfused

@@ -12,12 +12,12 @@ namespace meshwright::sim {
 
 namespace {
 
-// The least number of tokens of a chunk into which a context group cuts sequences: those of a tile
-// of attention.
+// The least number of tokens of a chunk of a sequence that a context group splits. It is the size
+// of a tile of attention.
 constexpr int least_chunk_tokens = 128;
 
-// Returns whether a rank attends to whole sequences: with scores in memory, and in latent
-// attention.
+// Returns whether each rank needs whole sequences for attention. That holds for unfused attention,
+// whose scores are in memory, and for latent attention.
 bool attends_to_whole_sequences(const OpenKeys& open) {
   return open.sizes.latent || open.base.training.attention == AttentionKernel::unfused;
 }
@@ -27,8 +27,8 @@ bool may_exchange_heads(const OpenKeys& open) {
          open.base.parallelism.context_exchange == ContextExchange::all_to_all;
 }
 
-// Returns the possible degrees of context. Sequences are split if a causal model predicts every
-// token, into twice as many chunks as ranks.
+// Returns the possible degrees of context. Sequences are split only if a causal model predicts
+// every token, into twice as many chunks as ranks.
 std::vector<int> contexts(const OpenKeys& open) {
   const int length = open.base.training.sequence_length;
   const bool cuts = !open.sizes.captured && open.job.model.is_causal() &&
@@ -43,8 +43,8 @@ std::vector<int> contexts(const OpenKeys& open) {
   return found;
 }
 
-// Returns how many neighbours exchange heads if ranks are as close as they can be, or 0 if none
-// can.
+// Returns how many neighbours exchange heads on two levels if the ranks of a context group are as
+// close as they can be.
 int neighbours_on_host(const OpenKeys& open, const Candidate& shape) {
   Parallelism close;
   close.tensor = shape.tensor;
@@ -64,15 +64,15 @@ std::vector<ContextExchange> exchanges(const OpenKeys& open, const Candidate& sh
   return open.choices("parallelism.context_exchange", given, std::move(all));
 }
 
-// Returns how many ranks exchange heads: the job's number if it is set. 1 means that the exchange
-// does not have two levels.
+// Returns how many ranks exchange heads on two levels: the job's number if it is set. The result is
+// 1 if the exchange does not have two levels.
 int context_heads(const OpenKeys& open, const Candidate& shape) {
   if (shape.context == 1 || shape.context_exchange != ContextExchange::a2a_p2p) return 1;
   const int given = open.base.parallelism.context_heads;
   return given > 0 ? given : neighbours_on_host(open, shape);
 }
 
-// Returns the equal word among `words`, which outlive the job.
+// Returns the word of `words` that equals `word`. Unlike `word`, it outlives the job.
 std::string_view known_word(std::string_view word, const std::vector<std::string>& words) {
   for (const std::string& known : words)
     if (known == word) return known;
@@ -93,7 +93,8 @@ std::vector<Candidate> shapes_of(const OpenKeys& open) {
     for (const int tensor : open.choices("parallelism.tensor", p.tensor, tensors))
       for (const int context : open.choices("parallelism.context", p.context, contexts(open))) {
         const std::int64_t model = std::int64_t{pipeline} * tensor * context;
-        if (model > open.ranks || open.ranks % model != 0) continue;  // no whole number of replicas
+        // The number of replicas must be whole.
+        if (model > open.ranks || open.ranks % model != 0) continue;
         Candidate shape;
         shape.pipeline = pipeline;
         shape.tensor = tensor;
@@ -115,7 +116,7 @@ std::vector<std::string_view> placements_of(const OpenKeys& open, const Candidat
   std::vector<std::string_view> found;
   std::vector<std::string> orders;
   for (const std::string& word : words) {
-    if (word.size() != 3) continue;  // another name of one of the others
+    if (word.size() != 3) continue;  // a word for one of the other placements
     std::string order;
     for (const char axis : word) {
       const int ranks = axis == 'P'   ? shape.pipeline

@@ -30,9 +30,9 @@ bool is_zero_1(const OpenKeys& open, const Candidate& shape, ReduceGradients red
          !open.job.is_auto("parallelism.reduce_gradients") && micro_batches > 1 && same;
 }
 
-// Returns whether plans that keep parameters gathered once a step are worth enumerating. With
-// several stages they differ from those of ZeRO 1 only in when parameters are gathered, and would
-// double the space for a few percent.
+// Returns whether plans that keep parameters gathered for a whole step are worth enumerating. With
+// several stages they differ from plans of ZeRO 1 only in when parameters are gathered, and would
+// double the space for a few percent. They are still enumerated if the job fixes the ZeRO stage.
 bool keeps_something_else(const OpenKeys& open, const Candidate& shape) {
   return shape.pipeline == 1 || !open.job.is_auto("parallelism.zero_stage");
 }

@@ -1,4 +1,4 @@
-// Finds the plans that are worth a look when both time and money count.
+// Finds the plans that matter when both time and money count.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,9 @@
 
 namespace meshwright::sim {
 
-// Marks the plans that no other plan beats in both step time and dollars per token. A plan also
-// beats another if it ties in one of them and wins in the other. If any plan has no price, GPU
-// seconds stand for dollars.
+// Marks the plans that no other plan beats. A plan beats another if it is at least as good in both
+// step time and dollars per token, and better in one of them. If any plan has no price, GPU seconds
+// per step replace dollars.
 void mark_pareto(std::vector<RankedPlan>& plans);
 
 }  // namespace meshwright::sim

@@ -1,6 +1,6 @@
-// Holds the costs, in bytes and seconds, of the parameters of a rank. If an expert group shares the
-// experts, these are reduced, sharded and updated among the ranks that hold the same experts, which
-// are fewer than the ranks that share all other parameters.
+// Holds the costs, in bytes and seconds, of the parameters of a rank. With expert groups, experts
+// are reduced, sharded and updated among the ranks that hold the same experts. These are fewer than
+// the ranks that share all other parameters.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ inline HeldParameters operator*(double times, const HeldParameters& held) {
   return {times * held.others, times * held.experts};
 }
 
-// Bytes that one parameter takes.
+// Bytes per parameter.
 struct ParameterBytes {
   double others = 0, experts = 0;
   double of(const HeldParameters& held) const {
@@ -33,16 +33,16 @@ struct ParameterBytes {
 
 // Seconds that parameters take in a step, either for one parameter or for all that a rank holds.
 struct ParameterTimes {
-  double optimizer = 0;    // after the norm of all gradients
-  double gather = 0;       // of updated weights, overlaps with the optimizer
+  double optimizer = 0;    // of the optimizer step, after the norm of all gradients
+  double gather = 0;       // gathers of updated weights, which overlap with the optimizer step
   double finish = 0;       // reductions after the last backward, before the norm
   double hidden_last = 0;  // reductions that the last backward task can hide
-  double each_batch = 0;   // collectives of every micro-batch, overlap with compute
-  double reduce_each = 0;  // the reductions in it
-  double first_batch = 0;  // of the first one alone
+  double each_batch = 0;   // collectives in every micro-batch, which overlap with compute
+  double reduce_each = 0;  // the reductions among `each_batch`
+  double first_batch = 0;  // gathers that only the first micro-batch makes
 
   double after_norm() const { return std::max(optimizer, gather); }
-  double after() const { return finish + after_norm(); }  // the last backward
+  double after() const { return finish + after_norm(); }  // the seconds after the last backward
   // Returns the seconds that the first forward and the last backward cannot hide.
   double at_the_ends(double forward, double backward) const {
     return std::max(0.0, first_batch - forward) + std::max(0.0, hidden_last - backward);
@@ -53,7 +53,8 @@ struct ParameterTimes {
   }
 };
 
-// The times of both kinds are summed, because one stream reduces and gathers all parameters.
+// Times per parameter. The times of experts and of the other parameters add up, because one stream
+// reduces and gathers all of them.
 struct PerParameter {
   ParameterTimes others, experts;
   bool reduces_last() const { return others.hidden_last + experts.hidden_last > 0; }

@@ -40,8 +40,10 @@ class Pipeline {
  private:
   struct Stage {
     std::size_t next = 0;                            // task
-    double compute = 0, tensor = 0, reductions = 0;  // when these are through
-    double sends = 0, sends_back = 0;                // of chunks that go there, and back
+    double compute = 0, tensor = 0, reductions = 0;  // when each has done its last work
+    // When the last message has left: of chunks that pass the stages forwards, and of those that go
+    // back.
+    double sends = 0, sends_back = 0;
   };
 
   ParameterTimes held(int stage) const {
@@ -71,8 +73,8 @@ class Pipeline {
     return true;
   }
 
-  // Returns when the task ends, in seconds. The longer of two waits delays it: for its input,
-  // needed `needed_after` the begin, or for the previous task's collective.
+  // Returns when the task ends, in seconds. The longer of two waits delays it: for its input, which
+  // it needs `needed_after` seconds after it begins, or for the collective of the previous task.
   double end_of(Stage& own, double lasts, double needed, double needed_after,
                 double until_collective, double last) {
     const double begin = own.compute;
@@ -111,8 +113,9 @@ class Pipeline {
     return true;
   }
 
-  // Returns when a message from `part` to `to_part` arrives. Chunks that go through the stages in
-  // the same direction send one message after another. Inside a stage nothing is sent.
+  // Returns when a message from virtual stage `part` to `to_part` arrives. Chunks that pass the
+  // stages in the same direction send one message after another. Between virtual stages on the same
+  // stage nothing is sent.
   double sent(Stage& own, int part, int to_part, double ready) {
     const StageLayout& layout = times_.layout;
     const int stage = layout.stage_of(part), to = layout.stage_of(to_part);
@@ -125,8 +128,8 @@ class Pipeline {
     return sends;
   }
 
-  // Adds the reductions of a backward task's gradients. The gradients of a unit do not exist before
-  // its backward begins.
+  // Adds the reductions after a backward task. The reduction of a unit's gradients begins no
+  // earlier than the backward of the unit.
   void reduce(Stage& own, const PartTimes& times, double begin, int micro_batch) {
     const double each = times_.per_parameter->of(times.parameters).reduce_each;
     if (each > 0) own.reductions = std::max(own.reductions, begin) + each;
@@ -142,7 +145,9 @@ class Pipeline {
   const PipelineTimes& times_;
   std::size_t batches_;
   std::vector<Stage> stages_;
-  std::vector<double> inputs_, gradients_;  // when they are there, [part * micro-batches + ...]
+  // When inputs and gradients have arrived, in seconds, or `unknown`. The index is virtual stage *
+  // micro-batches + micro-batch.
+  std::vector<double> inputs_, gradients_;
 };
 
 }  // namespace

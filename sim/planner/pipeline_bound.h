@@ -1,5 +1,5 @@
 // Bounds the time of a step from below, by playing the tasks of all stages of a pipeline in their
-// order, each for its least time. This is a replay without instructions. Whatever it leaves out
+// order, each for its least time. Unlike a replay, it knows no instructions. Whatever it leaves out
 // only makes tasks begin later, so its end is a lower bound of the step. It knows how the pipeline
 // fills and drains, which stage is the slowest, how long messages take, and which reductions are
 // left after the last backward.
@@ -12,22 +12,23 @@
 
 namespace meshwright::sim {
 
-// One unit of a virtual stage in the last backward. The reduction of the unit's gradients begins no
-// earlier than its backward.
+// One unit of a virtual stage in the backward of the last micro-batch. The reduction of the unit's
+// gradients begins no earlier than its backward.
 struct UnitBackward {
   double seconds = 0;
   HeldParameters parameters;
 };
 
-// Seconds that one virtual stage takes for one micro-batch, with the collectives of its tensor
-// group.
+// Seconds that one virtual stage takes for one micro-batch, with the collectives of its tensor and
+// expert groups.
 struct PartTimes {
   double forward = 0, backward = 0;
-  double weights = 0;          // of `backward`, what a split backward puts off; 0: not split
-  double before_gradient = 0;  // of `backward`, what needs no gradient from the next stage
-  double after_gradient = 0;   // of `backward`, what the stage before does not wait for
-  // Seconds of the collective at the end of a forward and of a backward. The next task may hide it
-  // until that task has a collective of its own.
+  double weights = 0;          // part of `backward` that a split backward defers; 0: not split
+  double before_gradient = 0;  // part of `backward` that needs no gradient from the next stage
+  double after_gradient = 0;   // part of `backward` that the previous stage does not wait for
+  // Seconds of the collective at the end of a forward and of a backward. It may overlap with the
+  // next task until that task has a collective of its own, which begins after `until_collective_*`
+  // seconds.
   double forward_last = 0, backward_last = 0;
   double until_collective_forward = 0, until_collective_backward = 0;
   HeldParameters parameters;

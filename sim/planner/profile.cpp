@@ -19,7 +19,7 @@ namespace meshwright::sim {
 
 namespace {
 
-// The smallest number of blocks, one for each stage, with which there is a stage in the middle.
+// The smallest number of blocks that gives a stage in the middle if each stage has one.
 constexpr int blocks_of_stages = 3;
 
 struct SmallModel {
@@ -28,8 +28,9 @@ struct SmallModel {
   const Program& program() const { return stages.front(); }
 };
 
-// Lowers the model with `layers` blocks on `stages` stages: one block on the first and on the last
-// stage, the others between. There are as many replicas as share its experts.
+// Lowers the model with `layers` blocks on `stages` stages. If there are several stages, the first
+// and the last have one block each, and the others are between. The number of replicas is the least
+// that the expert degree allows.
 SmallModel lower_small(Model model, Plan plan, int layers, int stages = 1) {
   model.layers = layers;
   std::erase_if(model.dense_blocks, [&](int block) { return block >= layers; });
@@ -87,7 +88,7 @@ void count_parameters(const Graph& graph, bool shares_experts, std::vector<UnitP
     }
 }
 
-// Collects the steps of one body, unit by unit, with the collective of its own unit that each step
+// Collects the steps of one body, unit by unit, and the collective of the same unit that each step
 // waits for.
 class StepLists {
  public:
@@ -127,7 +128,9 @@ class StepLists {
   const Body& body_;
   const Machine& machine_;
   std::vector<UnitProfile>& units_;
-  std::vector<std::pair<int, int>> place_;  // of a collective: its unit, and its step there
+  // For each instruction that is a collective, its unit and its index among the steps of the unit,
+  // otherwise -1.
+  std::vector<std::pair<int, int>> place_;
 };
 
 std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel& cost,
@@ -164,9 +167,9 @@ std::vector<UnitProfile> measure_units(const SmallModel& small, const CostModel&
   return units;
 }
 
-// Corrects the parameters of blocks that share some (T5's relative positions), which the first
-// block of a stack has. In `two` every block of `units` has one more: the parameters that only the
-// added block has are those that every block has.
+// Corrects the parameters of blocks if the first block of a stack holds parameters that all its
+// blocks share (T5's relative positions). In `two` each stack has a second block, whose parameters
+// are those that every block has.
 void leave_shared_parameters(const std::vector<UnitProfile>& two, std::vector<UnitProfile>& units) {
   std::size_t place = 0;
   for (UnitProfile& unit : units) {
@@ -217,8 +220,8 @@ Profiles::Profiles(const Model& model, const Plan& base, const Cluster& cluster,
 
 namespace {
 
-// Returns the bytes of a micro-batch. The scratch memory of the step's end is left out, because it
-// is as large as a bucket, which may be smaller in a plan that shards it.
+// Returns the bytes of a stage for one micro-batch. Temporary memory of the end of the step is left
+// out, because it is as large as a bucket, which may be smaller in a plan that shards it.
 StageBytes bytes_of(const Program& program) {
   StageBytes bytes{program.memory.slots.front().stride, 0, 0};
   for (const Buffer& each : program.memory.buffers) {
@@ -234,7 +237,7 @@ StageBytes bytes_of(const Program& program) {
 }  // namespace
 
 const ModelProfile& Profiles::of(const Candidate& candidate, Recompute recompute) {
-  Candidate whole = candidate;  // backwards in one or in two: the same work
+  Candidate whole = candidate;  // a split backward does the same work
   whole.schedule = ScheduleKind::one_f_one_b;
   return profiles_.get(key_of(whole, recompute),
                        [&] { return measure(fastest_of(whole, recompute)); });
@@ -328,7 +331,7 @@ ModelProfile Profiles::measure(const Plan& plan) const {
   if (model_.has_decoder())
     leave_shared_parameters(
         measure_units(lower_small(alike_, plan, 2), cost, cluster_.machine, shares), profile.units);
-  if (model_.is_fixed())  // each unit stands for itself alone
+  if (model_.is_fixed())  // each unit stands for itself only
     for (UnitProfile& unit : profile.units) unit.is_block = false;
   profile.layers = model_.layers;
   profile.shares_layers = model_.shares_layers();
@@ -338,8 +341,8 @@ ModelProfile Profiles::measure(const Plan& plan) const {
 
 KeptBytes Profiles::measure_kept(const StageBytes& one, const Plan& plan) const {
   KeptBytes kept;
-  // Under a recompute budget the lower bound of what is saved is 0. How much it is is left to the
-  // exact plan.
+  // Under a recompute budget the lower bound of the saved bytes is 0, because only the exact plan
+  // knows them.
   if (base_.training.recompute_budget) return kept;
   kept.task = one.task;
   kept.largest_task = one.largest_task;
@@ -354,8 +357,8 @@ KeptBytes Profiles::measure_kept(const StageBytes& one, const Plan& plan) const 
 }
 
 // Returns the deferred work of blocks on a stage in the middle, and of the units after them on the
-// last stage. The units before them are on the first stage, which defers its whole backward because
-// nobody waits for it.
+// last stage. The units before the blocks are on the first stage, which defers its whole backward
+// because no stage waits for it.
 std::vector<UnitProfile::Pass> Profiles::measure_deferred(const Plan& plan) const {
   const SmallModel small = lower_small(alike_, plan, blocks_of_stages, blocks_of_stages);
   const CostModel cost(cluster_, plan.training);
@@ -376,19 +379,20 @@ std::vector<UnitProfile::Pass> Profiles::measure_deferred(const Plan& plan) cons
   const auto first = std::find_if(small.graph.units.begin(), small.graph.units.end(), is_block);
   const auto first_block = units.begin() + (first - small.graph.units.begin());
   units.erase(first_block + 2);
-  units.erase(first_block);  // the one in the middle stays
+  units.erase(first_block);  // the block in the middle stays
   return units;
 }
 
-// Returns the number of blocks after which the pattern of recomputed blocks repeats.
+// Returns the number of blocks after which the pattern of recomputed blocks repeats, at most
+// `layers`.
 int period_of(double fraction, int layers) {
   int period = 1;
   while (period < layers && std::floor(period * fraction) != period * fraction) ++period;
   return period;
 }
 
-// Returns the number of blocks at the beginning that no later block is like: those without experts
-// if all other blocks have them.
+// Returns the number of blocks at the beginning that differ from all later ones: those without
+// experts if all other blocks have experts.
 int odd_blocks(const Model& model) {
   const auto dense = static_cast<int>(model.dense_blocks.size());
   return dense > 0 && model.dense_blocks.back() == dense - 1 ? dense : 0;
@@ -409,8 +413,9 @@ int period_of_kinds(const Model& model, int first) {
   return std::max(1, model.layers - first);
 }
 
-// Returns the costs of all units. The costs of a block depend on its neighbours, so a model is
-// measured that has the odd blocks at both ends and three periods of the blocks between them.
+// Returns the costs of all units. The costs of a block depend on its neighbours, so a smaller model
+// is measured that has the odd blocks at both ends and at least three periods of the blocks between
+// them.
 std::vector<double> Profiles::measure_costs(const Candidate& candidate) const {
   const double fraction = is_mixed(candidate) ? candidate.recompute_fraction : 1;
   Plan plan = to_plan(candidate, base_);
@@ -431,7 +436,7 @@ std::vector<double> Profiles::measure_costs(const Candidate& candidate) const {
   for (std::size_t unit = 0; unit < small.size(); ++unit) {
     costs.push_back(small[unit]);
     if (!graph.units[unit].is_block || ++block != first + 2 * period) continue;
-    // The blocks between the first period and the last repeat the costs of the period before.
+    // The blocks that the smaller model lacks have the costs of the period before them.
     for (int more = model.layers; more < model_.layers; ++more)
       costs.push_back(costs[costs.size() - period]);
   }

@@ -1,7 +1,7 @@
-// Profiles what one unit of a model (its embedding, a block, its head) costs one rank for one
-// micro-batch. Programs of the same model with one and with two blocks are measured, so that the
-// numbers are those of the simulator and yet cheap. Blocks are alike, so these tell the whole
-// model.
+// Measures what one unit of a model (its embedding, a block, its head) costs one rank for one
+// micro-batch. Programs of the same model with one to four blocks are lowered and priced, so that
+// the numbers are those of the simulator and yet cheap to find. Blocks of one kind are alike, so
+// that one stands for all.
 #pragma once
 
 #include <cstdint>
@@ -26,64 +26,65 @@ namespace meshwright::sim {
 struct Collective {
   GroupKind group = GroupKind::none;
   CollectiveKind kind = CollectiveKind::all_reduce;
-  std::int64_t bytes = 0;  // of the whole buffer, as far as it is sent
-  ExpertChoices choices;   // of an exchange of experts that sends tokens once
+  std::int64_t bytes = 0;  // bytes of the whole buffer that are sent
+  ExpertChoices choices;   // of an all-to-all of experts that sends a token once to a host
   auto operator<=>(const Collective&) const = default;
 };
 
 struct UnitProfile {
-  bool is_block = false;        // stands for as many blocks as the model has
-  std::int64_t parameters = 0;  // elements that the rank holds, unsharded; shared ones counted once
-  std::int64_t expert_parameters = 0;  // of experts that an expert group shares
-  // Work of one micro-batch.
+  bool is_block = false;  // it stands for all blocks of the model
+  // Unsharded elements on a rank; each belongs to the first unit that uses it.
+  std::int64_t parameters = 0;
+  std::int64_t expert_parameters = 0;  // elements of experts that an expert group divides
+  // Work of one phase of one micro-batch.
   struct Pass {
     double compute_s = 0;
-    std::map<Collective, int> collectives;  // of the tensor and the expert group: how many
-    // Communication of the context group that overlaps with compute: how often its ring passes on
-    // how many bytes, and its collectives.
+    std::map<Collective, int> collectives;  // of the tensor and expert groups: their number
+    // Communication of the context group that overlaps with compute: how many times its ring passes
+    // on a number of bytes, and its collectives with their numbers.
     std::map<std::int64_t, int> shifts;
     std::map<Collective, int> context_collectives;
   };
   Pass forward, recompute, backward;
-  // The steps of a body in order, on its streams, for plans in which these collectives overlap with
-  // compute.
+  // The steps of a forward and of a backward body in order, for plans in which the collectives
+  // overlap with compute.
   struct Step {
     Phase phase = Phase::forward;
-    bool computes = false;  // else it is a collective
+    bool computes = false;  // if not, the step is `collective`
     double compute_s = 0;
     Collective collective;
-    int waits_for = -1;  // a collective's place in the list
+    int waits_for = -1;  // index of the collective in the list that it waits for; -1: none
   };
   std::vector<Step> forward_steps, backward_steps;
-  double weight_gradient_s = 0;  // part of backward that no earlier stage waits for
+  double weight_gradient_s = 0;  // seconds of weight gradients, which no earlier stage waits for
 };
 
-// Bytes that a stage saves from forward to backward of a micro-batch, and the workspace of the
-// largest body that works on a micro-batch.
+// Bytes that a stage saves from the forward to the backward of a micro-batch, and the temporary
+// memory of the body that needs most.
 struct StageBytes {
   std::int64_t kept = 0;
-  std::int64_t task = 0, largest_task = 0;  // all of it; the largest buffer in it
+  std::int64_t task = 0, largest_task = 0;  // all of the temporary memory; the largest buffer in it
 };
 
 struct ModelProfile {
-  std::vector<UnitProfile> units;  // in order; a block once
-  int layers = 1;                  // blocks that each block of `units` stands for
-  bool shares_layers = false;      // only the first of them has parameters
-  StageBytes one_block;            // of a stage with all units, one block among them
+  std::vector<UnitProfile> units;  // in order; the blocks of a stack as one unit
+  int layers = 1;                  // number of blocks that each block of `units` stands for
+  bool shares_layers = false;      // whether only the first block has parameters
+  StageBytes one_block;            // of a stage with all units, with one block
 };
 
-// Bytes that all units save for one micro-batch if they are on one stage.
+// Bytes for one micro-batch if all units are on one stage.
 struct KeptBytes {
-  std::int64_t block = 0;                   // one block more
-  std::int64_t other = 0;                   // the other units
-  std::int64_t task = 0, largest_task = 0;  // as above
+  std::int64_t block = 0;                   // bytes saved by each block
+  std::int64_t other = 0;                   // saved by the other units
+  std::int64_t task = 0, largest_task = 0;  // as in StageBytes
 };
 
-// Bytes of the three stages of a pipeline with one block on each stage.
+// Bytes of the stages of a pipeline with three stages and one block on each.
 struct StageProfile {
   StageBytes first, middle, last;
-  std::int64_t middle_block_kept = 0;  // by one block more of a stage in the middle
-  int units_before = 0;                // all blocks
+  std::int64_t middle_block_kept = 0;  // saved by each further block of a stage in the middle
+  int units_before = 0;                // number of units before the first block
 };
 
 // Bytes of each message that a stage in the middle sends to the next stage and to the previous one.
@@ -91,15 +92,16 @@ struct Messages {
   std::vector<std::int64_t> onwards, back;
 };
 
-// Properties that all blocks of a profile share: their matmuls are in bf16 (`first_layers_in_bf16`,
-// `last_layers_in_bf16`), or they have no experts although other blocks of the model have some.
+// Properties that all blocks of a profile share. `in_bf16`: their matmuls are in bf16
+// (`first_layers_in_bf16`, `last_layers_in_bf16`). `dense`: they have no experts although the model
+// has some.
 struct BlockKind {
   bool in_bf16 = false, dense = false;
   bool operator==(const BlockKind&) const = default;
 };
 
-// The kinds of blocks that a model has under a plan. The first kind also has the units that are not
-// blocks.
+// The kinds of blocks that a model has under a plan, and the index of the kind of each block. The
+// first kind also has the units that are not blocks. It may have no block.
 struct BlockKinds {
   std::vector<BlockKind> kinds;
   std::vector<std::size_t> of_block;
@@ -107,29 +109,31 @@ struct BlockKinds {
 BlockKinds kinds_of_blocks(const Model& model, const Training& training);
 
 // Returns the factor by which compute takes longer than in the profiles, because ranks wait for the
-// slowest. Sharded parameters may let more ranks wait for each other, but this is left out, because
-// one profile serves several degrees of sharding.
+// slowest. Sharded parameters may make more ranks wait for each other, but this is left out,
+// because one profile serves several degrees of sharding.
 double straggling_of(const Candidate& candidate, const Cluster& cluster);
 
-// Profiles of one model on one machine, with all blocks alike. They are the same on any number of
-// hosts, because ranks that wait for the slowest are left out (straggling_of()). Each is made when
-// it is first asked for, once per (tensor, context, its exchange and heads, micro_batch, recompute,
-// offload, sequence_parallel, expert, whether experts lie over tensor groups, compiler, whether
-// backwards are split, tensor_chunks). References stay valid, and several threads may ask. If the
-// plan leaves choices to the compiler (models/compiler), times and costs are those of a plan with
-// enough memory, bytes those of the plan that needs least.
+// Profiles of one model on one machine, with blocks of one kind. They are the same on any number of
+// hosts, because the time in which ranks wait for the slowest is left out (straggling_of()). A
+// profile is made when it is first asked for, once for each combination of tensor, context, its
+// exchange and heads, micro_batch, recompute, offload of activations, sequence_parallel, expert,
+// whether experts are divided over tensor groups, compiler, whether backwards are split, and
+// tensor_chunks. References stay valid, and several threads may ask. If the plan leaves choices to
+// the compiler (models/compiler), times and costs are those of a plan with enough memory, and bytes
+// those of the plan that needs least.
 class Profiles {
  public:
   Profiles(const Model& model, const Plan& base, const Cluster& cluster, BlockKind kind = {});
   // Returns the profile of a candidate, with `recompute` in place of its own recomputation.
   const ModelProfile& of(const Candidate& candidate, Recompute recompute);
-  // Returns, for each unit, the work that a split backward defers on any stage but the first.
+  // Returns, for each unit, the work that a split backward defers on a stage that is not the first
+  // one. The units before the blocks are measured on the first stage, which defers more.
   const std::vector<UnitProfile::Pass>& deferred(const Candidate& candidate, Recompute recompute);
   const KeptBytes& kept(const Candidate& candidate, Recompute recompute);
-  // Returns the cost of every unit of the whole model under the candidate. By these costs the
-  // partitioner divides the chain into stages.
+  // Returns the cost, in seconds, of every unit of the whole model under the candidate. By these
+  // costs the partitioner divides the chain into stages.
   const std::vector<double>& costs(const Candidate& candidate);
-  // Returns the bytes of the stages of a chain of at least three blocks of one kind, each with its
+  // Returns the bytes of the stages of a chain of three or more blocks of one kind, each with its
   // own parameters.
   const StageProfile& stages(const Candidate& candidate, Recompute recompute);
   // Returns the bytes of the messages between the stages of a chain as in stages().
@@ -154,10 +158,11 @@ class Profiles {
   const Plan& base_;
   const Cluster& cluster_;
   const BlockKind kind_;
-  const Model alike_;  // all blocks of the kind
+  const Model alike_;  // the model with all blocks of kind_
   Memo<Key, ModelProfile> profiles_;
   Memo<Key, std::vector<UnitProfile::Pass>> deferred_;
-  // The key also holds the share of recomputed blocks, and whether weights are rounded repeatedly.
+  // The key also holds the share of recomputed blocks, and whether quantized weights are gathered,
+  // so that they are quantized repeatedly.
   Memo<std::tuple<Key, double, bool>, std::vector<double>> costs_;
   Memo<Key, KeptBytes> kept_;
   Memo<Key, StageProfile> stages_;
@@ -171,7 +176,7 @@ class ModelProfiles {
   bool are_of(const Model& model, const Plan& base, const Cluster& cluster) const;
   const std::vector<std::unique_ptr<Profiles>>& kinds() const { return kinds_; }
   std::size_t kind_of(int block) const { return blocks_.of_block[block]; }
-  std::size_t count() const;  // of the profiles that were measured
+  std::size_t count() const;  // number of profiles measured so far, of all kinds
 
  private:
   const Model model_;
@@ -186,8 +191,9 @@ class ModelProfiles {
 // ask.
 class SharedProfiles {
  public:
-  // Returns the profiles for all clusters that differ from `cluster` at most in their number of
-  // hosts, and in the ranks on a host if these have GPUs of their own.
+  // Returns the profiles for `model` and `base` on the machine of `cluster`. They serve all
+  // clusters of this machine with any number of hosts and, if ranks have GPUs of their own, any
+  // number of ranks per host.
   std::shared_ptr<ModelProfiles> of(const Model& model, const Plan& base, const Cluster& cluster);
 
  private:

@@ -53,8 +53,8 @@ struct Merged {
   std::int64_t count = 0;
 };
 
-// Returns the whole numbers of a violation and its choices, and sets them to 0, so that violations
-// of a rule are equal.
+// Returns the whole numbers of a violation and of its choices, and sets them to 0, so that
+// violations of the same rule are equal.
 std::vector<std::int64_t> take_numbers(Violation& violation) {
   std::vector<std::int64_t> numbers;
   for (Violation::Value& value : violation.values)
@@ -69,7 +69,8 @@ std::string text_of(const Range& range) {
   return range.least == range.largest ? least : least + " to " + std::to_string(range.largest);
 }
 
-// Returns the message of a violation whose numbers were taken, with ranges in their places.
+// Returns the message of a violation whose numbers were taken, with `ranges` in place of the
+// numbers.
 std::string text_with(Violation violation, const std::vector<Range>& ranges) {
   auto range = ranges.begin();
   for (Violation::Value& value : violation.values)

@@ -13,12 +13,12 @@ struct ScalePoint {
   std::string machine;
   int count = 1, gpus = 1;
   double tokens_per_s = 0;
-  double efficiency = 1;  // tokens/s per GPU, against the machine's first point
+  double efficiency = 1;  // tokens/s per GPU, relative to the first point of the machine
   std::optional<double> usd_per_million_tokens;
   RankedPlan plan;
 };
 
-struct ScaleGap {  // no plan here, and why
+struct ScaleGap {  // a number of hosts without a plan, and why
   std::string machine;
   int count = 1;
   std::string reason;
@@ -29,10 +29,10 @@ struct ScaleResult {
   std::vector<ScaleGap> gaps;
 };
 
-// Options of scale(), which plans at the job's counts of hosts if it gives several, else at 1, 2,
-// 4, ... up to the one that it gives. Keys that the job fixes stay fixed, except `data`, which
-// grows with the ranks. The global batch is the job's (strong scaling) or, if `weak`, grows in
-// proportion to the hosts from the first count.
+// Options of scale(). It plans at the job's counts of hosts, but if the job gives only one count,
+// at 1, 2, 4, ... up to that count. Keys that the job fixes stay fixed, except `data`, which grows
+// with the ranks. The global batch is the job's (strong scaling) or, if `weak`, grows in proportion
+// to the hosts from the first count.
 struct ScaleOptions {
   bool weak = false;
   SearchOptions search;

@@ -60,7 +60,7 @@ Merit merit_of(const Job& job, const RankedPlan& plan) {
   return merit(job.objective, plan.cluster, useful_step_time_s(plan.prediction));
 }
 
-// Returns the merit of the best plan, or nothing if there is none.
+// Returns the merit of the best plan of a cluster, or nothing if there is none.
 std::optional<Merit> best_of(const Job& job, const ClusterSearch& search) {
   if (search.plans().empty()) return std::nullopt;
   return merit_of(job, search.plans().front());
@@ -76,9 +76,9 @@ bool run_stops(ClusterSearch& search, int budget, std::size_t keep, int for_gap)
   }
 }
 
-// Searches a cluster with the full budget, as it would be searched alone, if the plans that the
-// first look left out may include a better one than the best of all. The most promising clusters
-// come first. Returns whether it was stopped. A search that was stopped replaces none.
+// Searches clusters again with the full budget, each as it would be searched alone, if the plans
+// that the first look left out may include a better one than the best of all. The most promising
+// clusters come first. Returns whether it was stopped. A stopped search replaces no earlier one.
 bool search_again(const Job& job, Searches& searches, std::size_t keep,
                   const SearchOptions& options) {
   std::vector<std::unique_ptr<ClusterSearch>*> order;
@@ -106,7 +106,7 @@ bool search_again(const Job& job, Searches& searches, std::size_t keep,
   return false;
 }
 
-// Returns all clusters' plans in one order: the best `keep`, and the best of each cluster.
+// Returns the plans of all clusters in one order: the best `keep`, and the best of each cluster.
 std::vector<RankedPlan> rank(const Job& job, const Searches& searches, std::size_t keep) {
   struct Place {
     const RankedPlan* plan;
@@ -127,7 +127,8 @@ std::vector<RankedPlan> rank(const Job& job, const Searches& searches, std::size
   return plans;
 }
 
-// Returns the share by which the best plan that was not simulated could be better than `best`.
+// Returns the share by which the best plan that was not simulated could be better than `best`, by
+// its bound.
 double gap(const Job& job, const Searches& searches, const RankedPlan& best) {
   const Merit found = merit_of(job, best);
   double largest = 0;
@@ -137,8 +138,8 @@ double gap(const Job& job, const Searches& searches, const RankedPlan& best) {
   return largest;
 }
 
-// Simulates what could be best until nothing unsimulated could be better by more than the asked
-// gap. Returns how many more candidates were simulated.
+// Simulates the plans with the lowest bounds until none that is left could be better than the best
+// one by more than the asked gap. Returns how many more candidates were simulated.
 std::int64_t prove(const Job& job, const SearchOptions& options, const Searches& searches,
                    std::int64_t simulated_before) {
   std::int64_t simulated = 0;
@@ -200,8 +201,8 @@ SearchResult search(const Job& job, const SearchOptions& asked) {
   }
   if (first_budget < budget && !result.stopped)
     result.stopped = search_again(job, searches, keep, options);
-  // Plans of a first search that was repeated do not count, because the second search simulated or
-  // rejected them again.
+  // If the second search of a cluster replaced the first, only the plans of the second count,
+  // because it simulated or rejected those of the first again.
   for (const auto& search : searches) result.candidates_simulated += search->simulated();
   if (options.prove_gap && !result.stopped)
     result.candidates_simulated += prove(job, options, searches, result.candidates_simulated);

@@ -1,7 +1,8 @@
 // Searches for the best plan of a job. Every legal plan on every cluster that the job allows is
-// bounded, and the promising ones are built and simulated. For the others the reason is counted.
-// The best plan is the best of the space, up to `proven_gap`. The same job gives the same result,
-// and a job that allows more clusters never gets a worse one.
+// bounded, and the promising ones are built and simulated. The others are counted by the reason for
+// which they are not among the plans found. The first plan is the best of the space, up to
+// `proven_gap`. The same job gives the same result, and a job that allows more clusters never gets
+// a worse one, unless the search is stopped.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct RankedPlan {
   int count = 1;
   Cluster cluster;
   Prediction prediction;
-  bool pareto = false;  // no other plan is both faster and cheaper
+  bool pareto = false;  // no other plan beats it in time and cost (mark_pareto)
 };
 
 struct Rejection {
@@ -52,18 +53,19 @@ struct SearchResult {
   // counts in the job decides.
   std::vector<RankedPlan> plans;
   // No plan of the space is better than the first one by more than this share of what is minimized.
-  // It is 0 if the first plan is the best. The bounds of the plans that were not simulated prove
-  // it.
+  // It is 0 if the first plan is the best. It follows from the bounds of the plans that were not
+  // simulated.
   double proven_gap = 0;
   std::vector<Rejection> rejected;
   std::optional<ClosestMiss> closest_miss;
-  // SearchOptions::stop ended the search: there may be better plans, and `proven_gap` says nothing.
+  // Whether SearchOptions::stop ended the search. Then there may be better plans, and `proven_gap`
+  // means nothing.
   bool stopped = false;
 };
 
 struct SearchProgress {
   std::int64_t simulated = 0;
-  double gap = 0;  // proven so far
+  double gap = 0;  // the gap that is proven so far
 };
 
 // The progress of the search on one of the job's clusters.
@@ -71,20 +73,24 @@ struct ClusterProgress {
   std::string machine;
   int count = 1;
   std::int64_t enumerated = 0, simulated = 0;
-  double bounded = 0;                      // share of its branches whose plans have bounds
-  std::optional<double> best_step_time_s;  // of its best plan so far
+  double bounded = 0;  // share of the branches of the space whose plans have bounds
+  std::optional<double> best_step_time_s;  // of the best plan so far
 };
 using SearchWatch = std::function<void(const ClusterProgress&)>;
 
 struct SearchOptions {
-  int keep_best = 10;         // over all clusters, and in any case the best of each cluster
-  int simulate_at_most = 36;  // on a cluster; of several, on those that may have the best plan
-  // Number of plans with the lowest bounds that are simulated in addition, while the gap is above
-  // 10 %.
+  // Number of plans to return for all clusters together. The best plan of each cluster is returned
+  // in any case.
+  int keep_best = 10;
+  // Number of plans to simulate on a cluster. If there are several clusters, this many are only
+  // simulated on those that may have the best plan after the first look.
+  int simulate_at_most = 36;
+  // Number of plans with the lowest bounds that are simulated in addition on each cluster, while
+  // the gap is above 10 %.
   int simulate_for_gap = 32;
-  // Plans to simulate at a first look at each of several clusters. The number does not depend on
-  // how many there are, so that what is found among many is never worse than what is found among
-  // some.
+  // Number of plans to simulate at a first look at each of several clusters. It does not depend on
+  // how many clusters there are, so that the result for many clusters is never worse than that for
+  // some of them.
   int simulate_first = 12;
   // Share of the memory of a GPU (or of what a framework gets of it) that plans leave free.
   double memory_margin = 0;
@@ -97,11 +103,12 @@ struct SearchOptions {
   std::function<bool()> stop = {};
   // Called often while clusters are searched, by any of the threads, but by one at a time.
   SearchWatch watch = {};
-  int threads = 0;  // that bound and simulate; 0: as many as this process may use. Any number finds
-                    // the same plans.
+  // Number of threads that bound and simulate. 0 means as many as this process may use. Any number
+  // finds the same plans.
+  int threads = 0;
   MachineLoader load = load_known_machine;
-  // Measurements that several searches of one question share, for the same machines. A search that
-  // gets none makes its own.
+  // Measurements that several searches of one question share, for the same machines. If it is null,
+  // the search makes its own.
   std::shared_ptr<SharedProfiles> profiles = nullptr;
 };
 

@@ -1,4 +1,5 @@
-// Searches the plans of a job. If none fits in memory, it leaves more keys to the planner.
+// Searches the plans of a job. If none fits in memory, more keys are left to the planner than the
+// job leaves.
 #pragma once
 
 #include <functional>
@@ -13,17 +14,19 @@ namespace meshwright::sim {
 struct FittingSearch {
   SearchResult result;
   // The keys that were opened because nothing else fits: "training.recompute", or, set to a value,
-  // "parallelism.offload=optimizer". Empty if a plan fits without, or if none fits with it either.
+  // "parallelism.offload=optimizer". The list is empty if a plan fits without, or if none fits with
+  // them either.
   std::vector<std::string> opened;
 };
 
-// Searches the plans. As long as none fits in memory, opens one more key and searches again: the
-// micro-batch, the recomputation, offloading of activations, and at last offloading of the
-// optimizer's states. A key is opened only if `may_open` says so. Throws InputError like search().
+// Searches the plans. As long as none fits in memory, opens one more key that the job fixes and
+// searches again: the micro-batch, the recomputation, and offloading of activations. At last, if
+// offloading is open, tries offloading of the optimizer's states. A key is opened only if
+// `may_open` returns true for it. Throws InputError like search().
 FittingSearch search_until_fits(Job job, const SearchOptions& options,
                                 const std::function<bool(std::string_view key)>& may_open);
 
-// Returns the same for keys that the job leaves out. `plan` and `scale` keep what the job says.
+// Does the same, and opens only keys that the job leaves out, so that keys that it sets stay.
 FittingSearch search_left_out(const Job& job, const SearchOptions& options);
 
 }  // namespace meshwright::sim

@@ -51,8 +51,9 @@ class Enumerator {
     }
   }
 
-  // Returns the pairs of `expert` and `expert_tensor` of a shape. Experts that a tensor group
-  // splits lie on the replicas alone, whole ones on the ranks of tensor groups too.
+  // Returns the pairs of `expert` and `expert_tensor` to try with a shape. If tensor groups split
+  // experts, expert groups consist of replicas only. If experts are whole, expert groups may span
+  // tensor groups too.
   std::vector<std::pair<int, int>> expert_degrees(const Candidate& shape) const {
     const Parallelism& p = open_.base.parallelism;
     const int experts = std::max(1, open_.sizes.experts);
@@ -82,8 +83,8 @@ class Enumerator {
     space_.rejected[reason] += count;
   }
 
-  // Erases the elements that break a rule whatever else is chosen, and counts each of them `others`
-  // times, once for every combination of the other choices.
+  // Erases the elements that break a rule whatever else is chosen. Counts each of them as `others`
+  // rejected combinations, one for every combination of the other choices.
   template <class T, class Rule>
   void keep_legal(std::vector<T>& list, std::int64_t others, const Rule& rule) {
     std::erase_if(list, [&](const T& each) {
@@ -93,7 +94,8 @@ class Enumerator {
     });
   }
 
-  // Returns the placements that the framework has, or PDT if it has none of them.
+  // Returns the placements that the framework supports, or PDT if it supports none of the tried
+  // ones.
   std::vector<std::string_view> legal_placements(Candidate candidate) const {
     std::vector<std::string_view> found = placements_of(open_, candidate);
     std::erase_if(found, [&](const std::string_view placement) {
@@ -104,8 +106,8 @@ class Enumerator {
     return found;
   }
 
-  // Returns a candidate of the branch, with which the elements of each list of choices are tried.
-  // Its undecided choices break no rule by themselves.
+  // Returns a candidate of the branch in which single choices are tried. Its other choices are
+  // meant to break no rule by themselves.
   Candidate plain_with(const Candidate& shape, const Kernels& kernels) const {
     Candidate plain = chosen_with(shape, kernels);
     plain.sequence_parallel = false;
@@ -152,7 +154,7 @@ class Enumerator {
     }
   }
 
-  // Adds a branch, and finds its pairs of choices that break a rule.
+  // Adds a branch, and finds the pairs of its choices that break a rule.
   void add(Branch branch) {
     const Candidate plain = plain_with(branch.shape, branch.kernels.front());
     const std::int64_t per_pair = std::ssize(branch.kernels) * std::ssize(branch.placements);
@@ -263,9 +265,11 @@ Dtype narrowest_gradients(const Job& job, const Plan& base) {
 }  // namespace
 
 Plan base_plan(const Job& job, const MachineFacts& machine) {
-  Job alone = job;  // one rank and sequence: nothing but the machine's defaults is decided
+  // This job has one rank and one micro-batch, so that settle() decides only defaults of the
+  // machine.
+  Job alone = job;
   alone.plan.parallelism = Parallelism{};
-  const int least = std::max(1, job.model.sizes().micro_batch);  // some have one micro-batch only
+  const int least = std::max(1, job.model.sizes().micro_batch);  // some models fix the micro-batch
   alone.plan.training.global_batch = alone.plan.training.micro_batch = least;
   const Plan settled = settle(alone, 1, machine);
   Plan base = job.plan;

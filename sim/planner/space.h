@@ -1,9 +1,9 @@
-// Lists every way in which a job may be partitioned over a number of ranks. What the job fixes
-// stays, and what it leaves "auto" takes all legal values. Combinations that break a rule are
-// counted with the rule.
+// Lists the ways in which a job may be partitioned over a number of ranks. What the job fixes
+// stays, and what it leaves "auto" takes all values that make sense (open_keys.h). Combinations
+// that break a rule are counted with the rule.
 //
-// A space has too many plans to list. Instead it is a list of branches: a shape, and lists of what
-// may be chosen for it, which are combined with each other.
+// A space has too many plans to list. Instead it is a list of branches. A branch has a shape, and
+// lists of choices that are combined with each other.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 
 namespace meshwright::sim {
 
-// Choices that a branch lists. PipelineCut holds the schedule and the chunks per stage, Sharding
-// what is sharded over how many ranks and when it is reduced and gathered, Saving what is
-// recomputed or offloaded, and Kernels how the tensor group shares tokens and splits matmuls and
-// what the compiler does.
+// Choices that a branch lists. PipelineCut holds the schedule and the chunks per stage. Sharding
+// says what is sharded over how many ranks, and when it is reduced and gathered. Saving says what
+// is recomputed or offloaded. Kernels says how the tensor group shares tokens and splits matmuls,
+// what the compiler does, and which attention kernel runs.
 struct PipelineCut {
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
   int virtual_stages = 1;
@@ -46,12 +46,12 @@ struct Kernels {
   bool operator==(const Kernels&) const = default;
 };
 
-// A plan of the space: all choices that the search makes. Everything else comes from the job.
+// A plan of the space, with all choices that the search makes. Everything else comes from the job.
 struct Candidate : PipelineCut, Sharding, Saving, Kernels {
   int pipeline = 1, tensor = 1, context = 1, data = 1, expert = 1;
   int expert_tensor = 0;  // as in Parallelism
   ContextExchange context_exchange = ContextExchange::p2p;
-  int context_heads = 1;  // above 1: neighbours that exchange heads, of a2a_p2p
+  int context_heads = 1;  // above 1, with a2a_p2p: number of neighbours that exchange heads
   int micro_batch = 1;
   std::string_view placement = "PDT";
   bool operator==(const Candidate&) const = default;
@@ -76,13 +76,15 @@ Candidate chosen_with(Candidate candidate, const Choices&... choices) {
 }
 
 struct Branch {
-  Candidate shape;  // its degrees, micro-batch and context exchange
+  Candidate shape;  // its degrees, micro-batch, context exchange and heads
   std::vector<PipelineCut> cuts;
   std::vector<Sharding> shardings;
   std::vector<Saving> savings;
   std::vector<Kernels> kernels;
   std::vector<std::string_view> placements;
-  std::vector<char> cut_takes_sharding, cut_takes_saving;  // [cut * ... + ...]
+  // Whether a cut goes together with a sharding ([cut * number of shardings + sharding]) and with a
+  // saving ([cut * number of savings + saving]).
+  std::vector<char> cut_takes_sharding, cut_takes_saving;
 
   bool takes(std::size_t cut, std::size_t sharding) const {
     return cut_takes_sharding[cut * shardings.size() + sharding] != 0;
@@ -90,7 +92,9 @@ struct Branch {
   bool saves(std::size_t cut, std::size_t saving) const {
     return cut_takes_saving[cut * savings.size() + saving] != 0;
   }
-  std::int64_t count_with(std::size_t saving) const;  // of one of the kernels and one placement
+  // Returns the number of legal pairs of a cut and a sharding with this saving, for one of the
+  // kernels and one placement.
+  std::int64_t count_with(std::size_t saving) const;
 };
 
 struct Space {
@@ -98,22 +102,23 @@ struct Space {
   std::int64_t enumerated = 0;   // combinations, legal or not
   Rejections rejected;
   std::int64_t legal() const;
-  std::vector<Candidate> candidates() const;  // all legal ones, of a space that is small
+  std::vector<Candidate> candidates() const;  // all legal plans; meant for small spaces
 };
 
-// Returns the space of a job. `base` is the job's plan with precision and attention resolved for
-// the machine. Context groups may exchange on two levels if they are larger than a host.
-// `ranks_per_host` 0 means that there is one host. Any number of threads finds the same space, in
-// the same order.
+// Returns the space of a job. `base` is the result of base_plan(). Context groups may exchange on
+// two levels only if they are larger than a host. `ranks_per_host` 0 means that there is one host.
+// Any number of threads finds the same space, in the same order. Throws InputError if the job asks
+// for something legal that is not supported yet.
 Space enumerate(const Job& job, const Plan& base, int ranks, int ranks_per_host = 0,
                 int threads = 1);
 
-// Returns the job's plan with the precision and attention that are the default on this machine.
+// Returns the job's plan with precision and attention decided for this machine, unless the job sets
+// them. If a framework runs the plan, its choices that lower bounds depend on are filled in too.
 Plan base_plan(const Job& job, const MachineFacts& machine);
 
 Plan to_plan(const Candidate& candidate, const Plan& base);
-// Writes what a candidate chooses into a plan of the job. Callers that ask about many candidates
-// keep one plan, because copying a plan takes longer than most of what is asked of it.
+// Writes the choices of a candidate into a plan of the job. Callers that ask about many candidates
+// keep one plan, because copying a plan takes longer than most questions about it.
 void choose(const Candidate& candidate, Plan& plan);
 
 }  // namespace meshwright::sim

@@ -8,18 +8,18 @@
 namespace meshwright::sim {
 
 struct StartOfRun {
-  double hosts_s = 0;    // from asking for hosts to having them
-  double weights_s = 0;  // reading weights, in every host
+  double hosts_s = 0;    // from asking for rented hosts to having them
+  double weights_s = 0;  // reading weights, all hosts at once
   double total_s() const { return hosts_s + weights_s; }
 };
 
-// A start counts as part of a run if it takes more than this share of the run's steps.
+// A start counts as part of a run if it takes more than this share of the time of the run's steps.
 constexpr double least_share_of_start = 0.05;
 
-// Returns the start of a job's run. Rented hosts take failures.replacement_s, an assumption of ten
-// minutes unless the job sets it; own ones are there. A job with adapters reads a published model,
-// in 16 bits, at failures.checkpoint_bytes_per_s, the rate of Llama 3's clusters unless the job
-// sets it. Other jobs begin with random weights.
+// Returns the start of a job's run. Rented hosts take failures.replacement_s, by default an
+// assumption of ten minutes. Own hosts, and machines without prices, take no time. A job with
+// adapters reads a published model, in 16 bits, at failures.checkpoint_bytes_per_s, by default the
+// rate of Llama 3's clusters. Other jobs begin with random weights.
 StartOfRun start_of_run(const Job& job, const Training& training, const Cluster& cluster);
 
 }  // namespace meshwright::sim

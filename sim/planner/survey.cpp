@@ -13,12 +13,13 @@ namespace meshwright::sim {
 namespace {
 
 constexpr std::size_t closely_bounded_usual_plans = 1024, bounded_at_once = 256;
-// Number of plans to keep. For the others only their number and lowest bound are kept.
+// Number of plans that a survey keeps. Of the others it only keeps their number and their lowest
+// bound.
 constexpr std::size_t most_entries = 25'000;
 
-// Returns the usual part of a branch, which a user would begin with: no offloaded activations, all
-// blocks recomputed alike, states that are sharded over all replicas if at all, and the first
-// placement that is allowed.
+// Returns the usual part of a branch, which a user would begin with: activations are not offloaded,
+// no plan recomputes only a share of the blocks, states are sharded over all replicas if at all,
+// and the placement is the first that is allowed.
 Branch usual_part(const Branch& whole) {
   Branch branch = whole;
   branch.placements.resize(1);
@@ -56,7 +57,7 @@ Branch only(const Candidate& candidate) {
   return branch;
 }
 
-// A survivor of the sweep, with its place in the space: its branch, and its number there.
+// A survivor of the sweep, with the index of its branch and its number within the branch.
 struct Found {
   Swept::Survivor survivor;
   std::pair<std::size_t, std::size_t> place;
@@ -73,7 +74,8 @@ void keep_fastest(std::vector<Found>& found, std::size_t most) {
   found.erase(end, found.end());
 }
 
-// Bounds a plan closely. The memory of a plan that is too slow is not bounded.
+// Bounds a plan closely, and adds it to the entries or to the counts of `result`. If a plan is too
+// slow, its memory is not bounded.
 void bound_closely(Entry entry, const SurveyLimits& limits, BoundMaker& bounds, Surveyed& result) {
   const auto turn_away = [&](double seconds) {
     ++(seconds > limits.deadline_s ? result.too_late : result.too_slow);
@@ -82,8 +84,8 @@ void bound_closely(Entry entry, const SurveyLimits& limits, BoundMaker& bounds, 
     if (seconds > limits.step_time_s) turn_away(seconds);
     return seconds > limits.step_time_s;
   };
-  // can_end_within() rounds differently from time_of_any_partition(), so this bound may equal the
-  // limit.
+  // can_end_within() rounds differently from time_of_any_partition(), so the bound of a plan that
+  // it prunes may equal the limit.
   if (!bounds.can_end_within(entry.candidate, limits.step_time_s))
     return turn_away(bounds.time_of_any_partition(entry.candidate).step_time_s);
   entry.bounds = bounds.time(entry.candidate);
@@ -223,7 +225,7 @@ Surveyed Surveyor::all(const Space& space, const SurveyLimits& limits,
   result.leave_slowest(most_entries);
   std::sort(result.entries.begin(), result.entries.end(),
             [](const Entry& a, const Entry& b) { return a.place < b.place; });
-  for (const Candidate& candidate : done) {  // counted already
+  for (const Candidate& candidate : done) {  // Plans that were tried before are counted elsewhere.
     Swept own;
     sweep(only(candidate), bounds(), {limits.memory_bytes, limits.step_time_s}, own);
     for (std::size_t loss = 0; loss < own.lost.size(); ++loss) result.lost[loss] -= own.lost[loss];

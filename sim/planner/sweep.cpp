@@ -11,16 +11,18 @@ namespace meshwright::sim {
 
 namespace {
 
-// The factors by which a pipeline cut enters a bound. They do not depend on the work of a
-// micro-batch.
+// The factors by which a pipeline cut enters a bound. They do not depend on the time that a
+// micro-batch takes.
 struct CutFactors {
   bool splits = false, interleaves = false;
   double stages = 1, batches = 1;
-  double chunks = 1;                      // of all stages
-  double first_in_flight = 1, turns = 0;  // of stage 0; sum of 1 / in flight over the stages
+  double chunks = 1;  // number of chunks of all stages together
+  // Micro-batches in flight on stage 0, and the sum over all stages of 1 / micro-batches in flight.
+  double first_in_flight = 1, turns = 0;
 };
 
-// Returns rho * W / (1 - (1 - rho/m)^p) of `bounds.h`, divided by W.
+// Returns rho / (1 - (1 - rho/m)^p) of bounds.h, by which the work W of a micro-batch is
+// multiplied. `ramp_share` is rho.
 double pipeline_factor(const CutFactors& cut, double ramp_share) {
   if (ramp_share <= 0) return cut.batches / cut.stages;
   const double rest = std::max(0.0, 1 - ramp_share / cut.batches);
@@ -75,7 +77,8 @@ class Sweep {
   }
 
  private:
-  // Returns null if a micro-batch is so large that nothing could hold its tensors.
+  // Returns the work of a micro-batch, or null if it is so large that nothing could hold its
+  // tensors.
   const Work* work_of(const Candidate& candidate) {
     try {
       return &bounds_.work(candidate);
@@ -91,7 +94,8 @@ class Sweep {
       lost += branch_.takes(cut, i) ? 1 : 0;
   }
 
-  // Returns the per-parameter costs of every sharding.
+  // Returns the per-parameter costs of every sharding, with the compiler level and the placement of
+  // `candidate`.
   const std::vector<PerParameter>& costs_of(Candidate candidate, std::size_t place) {
     const auto level = static_cast<std::size_t>(candidate.compiler);
     std::vector<PerParameter>& costs = costs_[level * branch_.placements.size() + place];
@@ -102,7 +106,8 @@ class Sweep {
     return costs;
   }
 
-  // Returns the largest bound, in seconds, that holds for any sharding.
+  // Returns the largest lower bound of the step, in seconds, that holds for any sharding.
+  // Communication counts only if `with_network`.
   double least_time(const Work& work, const CutFactors& cut, bool with_network) const {
     const double micro_batch_s = with_network ? work.seconds : work.compute;
     const double hidden = cut.chunks * work.last_collectives;

@@ -1,5 +1,5 @@
-// Bounds all plans of a branch, loosely and fast, and tells which may be as good as what is known.
-// Plans that are pruned for a reason they share are pruned together.
+// Bounds all plans of a branch, loosely and fast, and finds those that may be as good as the known
+// ones. Plans that are pruned for a common reason are pruned together.
 #pragma once
 
 #include <array>
@@ -10,9 +10,9 @@
 
 namespace meshwright::sim {
 
-// The reason why plans were pruned. `memory`: they do not fit. `computation`: the bound without the
-// network and with no stage idle is already too long. `bubble`: it is too long with idle stages.
-// `network`: it is too long with collectives.
+// The reason why plans were pruned. `memory`: they do not fit. `computation`: the bound without
+// communication and without idle stages is already too long. `bubble`: it is too long with idle
+// stages. `network`: it is too long with communication.
 enum class Loss : std::uint8_t { memory, computation, bubble, network };
 constexpr int loss_count = 4;
 
@@ -27,7 +27,8 @@ struct Swept {
     double step_time_s = 0;  // lower bound
   };
   std::array<std::int64_t, loss_count> lost{};
-  std::int64_t bounded = 0;  // one by one; the others were turned away together
+  // Number of plans that were bounded one by one. The others were pruned together.
+  std::int64_t bounded = 0;
   std::vector<Survivor> survivors;
   // The plan with the lowest bound of memory, in bytes, among those that do not fit.
   Candidate nearest;

@@ -32,8 +32,9 @@ TrialMaker::TrialMaker(const Job& job, std::string machine, const Cluster& clust
       usable_(usable),
       limit_(usable * cluster.device().memory_bytes) {}
 
-// Compiles a candidate. Returns nothing, and sets a rejection, if a rule about plans is broken, or
-// if the job's budget for activations is too small for this plan.
+// Compiles a candidate. If it breaks a rule about plans or a limit of the framework, or if the
+// job's budget for activations is too small for it, returns nothing and sets `trial.rejected`.
+// Throws InputError if the job asks for something that is not supported yet.
 std::optional<TrialMaker::Built> TrialMaker::build(const Candidate& candidate, Trial& trial) const {
   try {
     Job decided = job_;
@@ -59,7 +60,7 @@ std::optional<TrialMaker::Built> TrialMaker::build(const Candidate& candidate, T
   } catch (const BudgetTooSmall&) {
     trial.rejected = Violation{.statement = "training.recompute_budget is too small"};
   } catch (const InputError& error) {
-    if (error.violation().not_yet) throw;  // the job asks for it
+    if (error.violation().not_yet) throw;  // the job asks for what is not supported yet
     trial.rejected = error.violation();
   }
   return std::nullopt;

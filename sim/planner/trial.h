@@ -16,9 +16,9 @@ struct Trial {
     double bytes = 0, limit_bytes = 0;
     bool fits = false;
   };
-  bool is_plan = false;        // it obeys the rules about plans, and was built or nearly
+  bool is_plan = false;        // whether it obeys the rules about plans, so that it was compiled
   Ruling rejected;             // why it cannot be built or run
-  std::optional<Need> memory;  // none: it was not built
+  std::optional<Need> memory;  // none: it could not be built
   std::optional<RankedPlan> simulated;
 };
 
@@ -29,7 +29,7 @@ class TrialMaker {
   TrialMaker(const Job& job, std::string machine, const Cluster& cluster, const Plan& base,
              double usable);
   Trial try_out(const Candidate& candidate) const;
-  Trial build_alone(const Candidate& candidate) const;  // without simulating it
+  Trial build_alone(const Candidate& candidate) const;  // only sets its memory
   double memory_limit_bytes() const { return limit_; }
 
  private:
