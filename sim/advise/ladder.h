@@ -20,7 +20,7 @@ struct Rung {
   int gpus_per_host = 1;  // GPUs that a host of the machine has
   int gpus() const { return hosts * processes_per_host; }
 
-  std::optional<RankedPlan> best;  // none: `reason` says why
+  std::optional<RankedPlan> best;  // the best plan, or none, and then `reason` says why
   std::string reason;
   std::optional<ClosestMiss> closest_miss;
 
@@ -29,7 +29,7 @@ struct Rung {
   std::vector<std::string> opened;
   StepParts parts;
   std::vector<GroupLoad> loads;
-  std::optional<WholeJob> whole;  // none: the job does not say how long it is
+  std::optional<WholeJob> whole;  // the whole job, or none if the job does not say how long it is
   LargestBatch largest;  // the largest micro-batch that fits, with the same number of micro-batches
   // Tokens/s per GPU of this rung, relative to those of the machine's first rung whose plan keeps
   // the optimizer states on the GPUs, or of the first rung with a plan if all plans offload them.
@@ -42,9 +42,9 @@ struct Rung {
 
 struct Ladder {
   std::string machine;
-  std::vector<Rung> rungs;          // in ascending order of GPUs
+  std::vector<Rung> rungs;          // the rungs in ascending order of GPUs
   std::optional<std::size_t> stop;  // index of the rung to rent; none: no rung has a plan
-  std::string reason;               // why this rung, in one sentence
+  std::string reason;               // why this rung is chosen, or why none is, in one sentence
 
   const Rung* chosen() const { return stop ? &rungs[*stop] : nullptr; }
 };

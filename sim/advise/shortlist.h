@@ -10,7 +10,7 @@
 namespace meshwright::sim {
 
 struct Shortlist {
-  std::vector<std::string> machines;  // to search
+  std::vector<std::string> machines;  // machines that are worth a search
   std::vector<std::string> left_out;
 };
 

@@ -10,7 +10,8 @@ Rounds pairwise_all_to_all(int ranks, int most_rounds) {
   for (int i = 0; i < kept; ++i) {
     const int begin = 1 + distances * i / kept, end = 1 + distances * (i + 1) / kept;
     const int distance = (begin + end - 1) / 2;
-    Round round{{}, end - begin, 0, 0, i == 0 ? 1 : 0};  // all are posted at once
+    // All sends are posted at once, so only the first round has a latency.
+    Round round{{}, end - begin, 0, 0, i == 0 ? 1 : 0};
     for (int rank = 0; rank < ranks; ++rank) {
       const int to = (rank + distance) % ranks;
       round.transfers.push_back({rank, to, to, 1, 1, Combine::Copy, ranks + rank});

@@ -9,7 +9,7 @@
 namespace meshwright::sim {
 
 Rounds chain_all_reduce(int ranks, int chunks);
-Rounds chain_broadcast(int ranks, int chunks);  // from rank 0
-Rounds chain_reduce(int ranks, int chunks);     // to rank 0
+Rounds chain_broadcast(int ranks, int chunks);  // sends the buffer from rank 0 to all ranks
+Rounds chain_reduce(int ranks, int chunks);     // sums the buffers of all ranks on rank 0
 
 }  // namespace meshwright::sim

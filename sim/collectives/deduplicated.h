@@ -1,7 +1,7 @@
 // Times the all-to-all of experts that sends a token once to each host on which it has chosen
 // experts, and inside the host once to each rank that has them, as DeepEP and HybridEP do. A plain
 // all-to-all sends a token once for each chosen expert. On the way back, ranks and hosts add up
-// what they return, so as many bytes are sent.
+// what they return, so the bytes are the same in both directions.
 //
 // A token chooses k of E experts, all equally probable, which H hosts (or P ranks) share equally.
 // The expected number of hosts with a chosen expert is D(H) = H (1 - C(E - E/H, k) / C(E, k)). If

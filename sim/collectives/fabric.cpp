@@ -56,7 +56,7 @@ SpineLoads spine_loads(const Cluster& cluster, CollectiveKind kind, const Groups
   for (const std::vector<int>& group : groups) {
     const std::map<int, int> on = ranks_on_hosts(cluster, group);
     if (on.size() < 2) continue;
-    std::map<int, int> hosts_in;  // the group's hosts on each leaf
+    std::map<int, int> hosts_in;  // number of the group's hosts on each leaf
     for (const auto& [host, ranks] : on) ++hosts_in[leaves.of(host)];
     for (auto it = on.begin(); it != on.end(); ++it) {
       const auto& [host, ranks] = *it;

@@ -20,7 +20,9 @@ struct PlacedGroup {
   std::vector<std::vector<int>> lanes;
   // The lanes cut open: from the member where they enter a host to the one where they leave it.
   std::vector<std::vector<int>> passages;
-  int nics = 0;  // network cards that its members of one host use; 0 if it spans no hosts evenly
+  // Network cards of one host that its members use; 0 for a group on one host, and for one with
+  // unequal numbers of ranks per host.
+  int nics = 0;
   // The places in the order of a line over direct NVLinks, or in ascending order.
   std::vector<int> line;
   // Equal for groups with equal counts of ranks per host and equal places on the first host.

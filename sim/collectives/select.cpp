@@ -31,8 +31,8 @@ int chain_chunks(const Question& question) {
   return static_cast<int>(std::clamp(question.bytes / (1 << 16), 1.0, 512.0));
 }
 
-// Returns the number of chunks of each tree: one for each 256 KiB of the buffer and network card,
-// but at least the number of steps of the tree.
+// Returns the number of chunks of each tree: the bytes of the buffer divided by 256 KiB and by the
+// number of network cards, but at least the number of steps of the tree.
 int tree_chunks(const Question& question) {
   constexpr double chunk_bytes = 256.0 * (1 << 10);
   const PlacedGroup& group = question.group;

@@ -26,7 +26,7 @@ GraphSize size_of(const Graph& graph, const CostModel& cost);
 struct PassEffect {
   std::string_view name;
   GraphSize before, after;
-  double seconds = 0;  // time of the pass and of the check of its graph
+  double seconds = 0;  // seconds of the pass and of the check of its graph
 };
 
 struct FrameworkBatch {
@@ -45,7 +45,7 @@ struct LevelReport {
   // includes neither communication nor waiting.
   KernelWork step;
   std::vector<PassEffect> passes;
-  double compile_s = 0;  // time of all passes together
+  double compile_s = 0;  // seconds of all passes together
   LargestBatch largest;  // the largest micro-batch in the memory of this engine
 };
 

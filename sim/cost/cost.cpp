@@ -186,7 +186,7 @@ double CostModel::traffic_factor(Op op) const {
       return everywhere * constants.score_traffic;
     case Traffic::loss:
       return everywhere * constants.loss_traffic;
-    case Traffic::quantized:  // these kernels are written for this purpose only
+    case Traffic::quantized:  // kernels that quantize move only the bytes that they have to
       return 1;
     case Traffic::elementwise:
       break;

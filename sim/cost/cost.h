@@ -17,7 +17,7 @@ namespace meshwright::sim {
 
 // The launches, bytes and time of some kernels together.
 struct KernelWork {
-  std::int64_t kernels = 0;  // launches
+  std::int64_t kernels = 0;  // number of kernel launches
   double bytes = 0;          // bytes read from and written to memory
   double time_s = 0;         // device time, but no less than launching the kernels takes
   KernelWork& operator+=(const KernelWork& other);
@@ -47,7 +47,7 @@ class CostModel {
                                        const Program& program) const;
   bool host_launches() const;  // whether the host launches each kernel, which takes time
   KernelWork work(const Instruction& instruction, const Program& program) const;
-  KernelWork work(const Graph& graph) const;  // sum over all nodes
+  KernelWork work(const Graph& graph) const;  // the sum of the work of all nodes
   // Returns the seconds of compute of every unit of a graph in a micro-batch, for the partitioner:
   // all phases that the graph holds, or three times the forward if it holds no other. Nodes that
   // run once per step do not count.
@@ -65,9 +65,11 @@ class CostModel {
   double traffic_factor(Op op) const;
   Seconds device_time(const std::vector<Kernel>& kernels, double traffic_factor) const;
   Seconds launch_time(const std::vector<Kernel>& kernels) const;
-  double product_share(const Kernel& product, Precision precision) const;  // share of the peak
+  // Returns the share of the peak FLOP/s that a matmul reaches.
+  double product_share(const Kernel& product, Precision precision) const;
   std::optional<double> measured_attention_share(const Kernel& kernel) const;
-  double attention_share(const Kernel& kernel) const;  // share of the peak
+  // Returns the share of the peak FLOP/s that fused attention reaches.
+  double attention_share(const Kernel& kernel) const;
   KernelWork work(const std::vector<Kernel>& kernels, double traffic_factor) const;
 
   Gpu gpu_;

@@ -22,13 +22,15 @@ constexpr Tile tiles[] = {
 
 // A matmul whose tiles do not fill the last wave may be split along k too, and its parts are
 // summed.
-constexpr std::int64_t shortest_split = 512;  // elements of k in each part, at least
+// Least number of elements along k in each part of a split matmul.
+constexpr std::int64_t shortest_split = 512;
 // At most this many parts are tried, and in addition the number of parts that fills the device
 // once, if it is larger.
 constexpr std::int64_t most_splits = 8;
 constexpr double split_share = 0.9;
 
-constexpr std::int64_t aligned_bytes = 16;  // of leading dimensions, for the fastest loads
+// Alignment of leading dimensions in bytes that allows the fastest loads.
+constexpr std::int64_t aligned_bytes = 16;
 
 std::int64_t element_bits(Precision precision) {
   if (precision == Precision::nvfp4) return 4;

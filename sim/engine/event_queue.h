@@ -30,7 +30,7 @@ class EventQueue {
   std::size_t size() const { return heap_.size(); }
 
   void at(SimTime time, std::int32_t kind, std::int32_t a = 0,
-          std::int32_t b = 0);  // time >= now()
+          std::int32_t b = 0);  // `time` must not be before now()
   void after(SimTime delay, std::int32_t kind, std::int32_t a = 0, std::int32_t b = 0) {
     at(now_ + delay, kind, a, b);
   }

@@ -38,7 +38,7 @@ class CachingAllocator final : public Allocator {
   explicit CachingAllocator(std::int64_t capacity) : capacity_(capacity) {}
   int allocate(std::int64_t bytes) override;
   void release(int block) override;
-  bool out_of_memory() const { return out_of_memory_; }  // some request did not fit
+  bool out_of_memory() const { return out_of_memory_; }  // true once a request did not fit
   std::int64_t reserved_bytes() const { return reserved_; }
 
  private:

@@ -18,7 +18,7 @@ constexpr std::int64_t half = 2, single = 4, mask = 1, random_bits = 4;
 
 std::int64_t elements(const TensorType& type) { return type.shape.elements(); }
 
-using Sizes = std::vector<std::int64_t>;  // bytes of some blocks
+using Sizes = std::vector<std::int64_t>;  // sizes of blocks in bytes
 
 // The memory that an operation needs in addition to its inputs.
 struct Footprint {
@@ -134,7 +134,7 @@ class AutocastTraining {
       case Op::select_positions:
         f.output_size = same;
         return f;
-      case Op::layer_norm:  // input in fp32, mean and deviation of each row
+      case Op::layer_norm:  // saves the input in fp32, and statistics of each row
         f.output_size = single;
         f.kept = {elements(graph_.tensor(node.outputs[1]).type) * single};
         keep_wide(x, f);
@@ -163,7 +163,7 @@ class AutocastTraining {
         f.backward_scratch = {single * n, single * n};
         return f;
       case Op::relu:
-      case Op::tanh:  // they save their outputs
+      case Op::tanh:  // tanh and ReLU save their outputs
         f.output_size = same;
         f.kept_inputs = {node.outputs[0]};
         return f;
@@ -314,7 +314,7 @@ class AutocastTraining {
   Allocator& memory_;
   std::vector<int> readers_;        // by tensor: number of operations that still need it
   std::vector<std::int64_t> size_;  // by tensor: bytes of an element
-  std::vector<int> block_;          // by tensor: its block
+  std::vector<int> block_;          // by tensor: the number of its block
   // By tensor: the block of its gradient, or -1 as long as there is none.
   std::vector<int> gradient_;
   // By tensor of a parameter: as gradient_, but kept from step to step.

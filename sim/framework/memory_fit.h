@@ -8,7 +8,7 @@ namespace meshwright::sim {
 
 struct MemoryFit {
   bool fits = false;
-  std::int64_t bytes = 0;  // the bytes that it needs
+  std::int64_t bytes = 0;  // bytes that the tried count needs
 };
 
 struct LargestBatch {

@@ -23,7 +23,7 @@ class Flows {
  private:
   const Topology& topology_;
   struct Flow {
-    int from, to;  // ranks
+    int from, to;  // sending and receiving rank
     double bytes;
   };
   std::vector<Flow> flows_;

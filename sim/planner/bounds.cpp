@@ -214,7 +214,8 @@ Bounds BoundMaker::time_of_cut(const Candidate& candidate, const Cut& begins) {
     // first input.
     const double gathered = held.first_batch - (own - backward);
     const double reduced = held.hidden_last - backward;
-    const bool in_turn = !splits && !interleaves;  // one chunk, whole backwards
+    // Stages have one chunk, and backwards are not split.
+    const bool in_turn = !splits && !interleaves;
     const double left = std::max(held.finish, in_turn ? reduced : 0.0);
     gradients = std::max(gradients, std::max(fill, in_turn ? gathered : 0.0) +
                                         batches * std::max(0.0, own - hidden) +

@@ -75,7 +75,7 @@ struct Bounds {
 struct UnitTimes {
   bool is_block = false;
   double forward = 0, recompute = 0, backward = 0;
-  double compute = 0;  // all phases, without collectives
+  double compute = 0;  // seconds of compute of all phases, without collectives
   double context = 0;  // communication of its context group, which overlaps with compute
   HeldParameters parameters;
   double weight_gradient = 0;
@@ -108,22 +108,23 @@ struct Work {
   // The least share of a unit's work that other stages wait for: forward and backward, or the
   // forward alone if backwards are split.
   double ramp_share = 0, split_ramp_share = 0;
-  double weight_gradient = 0, last_collectives = 0;  // the largest of any unit
+  double weight_gradient = 0, last_collectives = 0;  // the largest value of any unit
   HeldParameters block_parameters;  // the mean of a block; 0 if blocks share their parameters
 };
 
 struct MemoryBounds {
-  double least_bytes = 0;   // the exact peak is never less
-  double likely_bytes = 0;  // the expected peak
+  double least_bytes = 0;   // lower bound of the exact peak
+  double likely_bytes = 0;  // the expected peak of the memory
 };
 
 // Sums over the chain of units. Entry u of the sums adds up the units before unit u, and the last
 // entry adds up all units. Times are in seconds. `units` has an entry for each unit.
 struct Chain {
-  std::vector<double> work;      // of one micro-batch
-  std::vector<double> drain;     // of its last gradient on its way back
-  std::vector<double> backward;  // of one micro-batch, with what it recomputes
-  std::vector<double> context;   // of one micro-batch, overlaps with compute
+  std::vector<double> work;      // work of one micro-batch
+  std::vector<double> drain;     // seconds in which the last gradient passes the units back
+  std::vector<double> backward;  // seconds of the backward of one micro-batch, with recomputation
+  // Seconds of the communication of context groups, which overlaps with compute.
+  std::vector<double> context;
   std::vector<HeldParameters> parameters;
   std::vector<const UnitTimes*> units;
   // Returns the seconds that the first micro-batch takes to reach `unit`.
@@ -229,7 +230,7 @@ class BoundMaker {
   MessageTimes message_times(const Candidate& candidate);
   struct Sent {
     std::vector<double> onwards, back;  // seconds, by boundary between stages
-    std::vector<bool> crosses;          // hosts
+    std::vector<bool> crosses;          // whether a boundary is between two hosts
   };
   Sent sent(const Candidate& candidate);
   const std::vector<PartTimes>& part_times(const Candidate& candidate, const Cut& cut);
@@ -308,7 +309,7 @@ class BoundMaker {
   std::vector<PartTimes> parts_;
   std::tuple<ScheduleKind, int, int, int> orders_of_;
   std::vector<StageOrder> orders_;
-  Chain chain_;  // the sums of chain_of_
+  Chain chain_;  // the chain of the work `chain_of_`
   const Work* chain_of_ = nullptr;
   bool chain_splits_ = false;
   const Chain& chain(const Work& work, bool splits);

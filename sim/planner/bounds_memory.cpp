@@ -242,7 +242,7 @@ const BoundMaker::Cut& BoundMaker::partition(const Candidate& candidate) {
       costs.back() += ahead;
     }
     const double sum = std::accumulate(costs.begin(), costs.end(), 0.0);
-    for (double& cost : costs) cost /= sum;  // as the partitioner does
+    for (double& cost : costs) cost /= sum;  // the partitioner normalizes costs in the same way
     const std::vector<int> part = cut_chain(costs, parts);
     Cut begins;
     for (std::size_t unit = 0; unit < part.size(); ++unit)

@@ -198,7 +198,7 @@ double until_collective(const std::vector<UnitProfile::Step>& steps, double slow
     if (!step.computes) return computed;
     computed += slowest * step.compute_s;
   }
-  return std::numeric_limits<double>::infinity();  // no collective
+  return std::numeric_limits<double>::infinity();  // there is no collective
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ class ClusterSearch {
 
   const std::string& machine() const { return machine_; }
   const Cluster& cluster() const { return cluster_; }
-  const std::vector<RankedPlan>& plans() const { return plans_; }  // best first
+  const std::vector<RankedPlan>& plans() const { return plans_; }  // the plans found, best first
   const Rejections& rejected() const { return rejected_; }
   std::int64_t enumerated() const { return enumerated_; }
   std::int64_t simulated() const { return simulated_; }
@@ -92,7 +92,7 @@ class ClusterSearch {
   std::size_t keep_ = 1;
   Space space_;
   Surveyor surveyor_;
-  std::vector<Entry> entries_;  // neither tried nor rejected yet
+  std::vector<Entry> entries_;  // plans that are neither tried nor rejected yet
   std::vector<RankedPlan> plans_;
   Rejections rejected_;
   std::vector<Candidate> evaluated_;

@@ -29,7 +29,7 @@ void in_parallel(std::size_t count, int threads,
   } catch (const std::system_error&) {  // if no more threads are allowed, those there do all
   }
   take_turns(0);
-  others.clear();  // waits for them
+  others.clear();  // waits for the other threads
   for (const std::exception_ptr& failure : failures)
     if (failure) std::rethrow_exception(failure);
 }

@@ -42,7 +42,7 @@ struct WholeJob {
   double tokens = 0, time_s = 0;              // the time includes `start`
   StartOfRun start;                           // zero if it is not counted (least_share_of_start)
   std::optional<Bill> bill;                   // none: the machine has no such price
-  int steps(const Training& training) const;  // rounded up, at least 1
+  int steps(const Training& training) const;  // number of steps, rounded up, at least 1
 };
 WholeJob whole_job(const Objective& objective, const Training& training, const Cluster& cluster,
                    double step_time_s, const StartOfRun& start = {});

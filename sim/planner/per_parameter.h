@@ -42,7 +42,7 @@ struct ParameterTimes {
   double first_batch = 0;  // gathers that only the first micro-batch makes
 
   double after_norm() const { return std::max(optimizer, gather); }
-  double after() const { return finish + after_norm(); }  // the seconds after the last backward
+  double after() const { return finish + after_norm(); }  // seconds after the last backward
   // Returns the seconds that the first forward and the last backward cannot hide.
   double at_the_ends(double forward, double backward) const {
     return std::max(0.0, first_batch - forward) + std::max(0.0, hidden_last - backward);

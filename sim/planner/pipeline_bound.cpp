@@ -39,7 +39,7 @@ class Pipeline {
 
  private:
   struct Stage {
-    std::size_t next = 0;                            // task
+    std::size_t next = 0;                            // index of the next task
     double compute = 0, tensor = 0, reductions = 0;  // when each has done its last work
     // When the last message has left: of chunks that pass the stages forwards, and of those that go
     // back.

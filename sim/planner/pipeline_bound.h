@@ -32,14 +32,14 @@ struct PartTimes {
   double forward_last = 0, backward_last = 0;
   double until_collective_forward = 0, until_collective_backward = 0;
   HeldParameters parameters;
-  std::vector<UnitBackward> units;  // in the order of the backward
+  std::vector<UnitBackward> units;  // the units of the virtual stage, in the order of the backward
 };
 
 struct PipelineTimes {
   StageLayout layout;
-  const std::vector<StageOrder>* orders = nullptr;  // of each stage
+  const std::vector<StageOrder>* orders = nullptr;  // task orders of the stages
   int micro_batches = 1;
-  const std::vector<PartTimes>* parts = nullptr;  // of each virtual stage
+  const std::vector<PartTimes>* parts = nullptr;  // times of the virtual stages
   // Seconds of the messages from stage b to stage b + 1 (`onwards`) and back (`back`), for each b.
   std::vector<double> onwards, back;
   const PerParameter* per_parameter = nullptr;

@@ -76,14 +76,14 @@ struct ModelProfile {
 // Bytes for one micro-batch if all units are on one stage.
 struct KeptBytes {
   std::int64_t block = 0;                   // bytes saved by each block
-  std::int64_t other = 0;                   // saved by the other units
-  std::int64_t task = 0, largest_task = 0;  // as in StageBytes
+  std::int64_t other = 0;                   // bytes saved by the units that are not blocks
+  std::int64_t task = 0, largest_task = 0;  // temporary memory, as in StageBytes
 };
 
 // Bytes of the stages of a pipeline with three stages and one block on each.
 struct StageProfile {
   StageBytes first, middle, last;
-  std::int64_t middle_block_kept = 0;  // saved by each further block of a stage in the middle
+  std::int64_t middle_block_kept = 0;  // bytes saved by each further block of a stage in the middle
   int units_before = 0;                // number of units before the first block
 };
 

@@ -25,7 +25,7 @@ struct ScaleGap {  // a number of hosts without a plan, and why
 };
 
 struct ScaleResult {
-  std::vector<ScalePoint> points;  // by machine, then count
+  std::vector<ScalePoint> points;  // sorted by machine, then by count, as in the job
   std::vector<ScaleGap> gaps;
 };
 

@@ -217,7 +217,8 @@ SearchResult search(const Job& job, const SearchOptions& asked) {
   result.plans = plans;
   mark_pareto(result.plans);
   result.rejected = sorted(rejected, result.closest_miss);
-  if (result.candidates_simulated > 0) result.closest_miss.reset();  // something fits
+  // Some plan fits, so nothing missed.
+  if (result.candidates_simulated > 0) result.closest_miss.reset();
   result.search_wall_s = std::chrono::duration<double>(Clock::now() - begin).count();
   return result;
 }

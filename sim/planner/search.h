@@ -21,7 +21,7 @@
 
 namespace meshwright::sim {
 
-class SharedProfiles;  // profile.h
+class SharedProfiles;  // defined in sim/planner/profile.h
 
 struct RankedPlan {
   Plan plan;  // resolved, with the stages as partitioned
@@ -74,7 +74,7 @@ struct ClusterProgress {
   int count = 1;
   std::int64_t enumerated = 0, simulated = 0;
   double bounded = 0;  // share of the branches of the space whose plans have bounds
-  std::optional<double> best_step_time_s;  // of the best plan so far
+  std::optional<double> best_step_time_s;  // step time of the best plan so far
 };
 using SearchWatch = std::function<void(const ClusterProgress&)>;
 
@@ -99,7 +99,8 @@ struct SearchOptions {
   std::optional<double> prove_gap = std::nullopt;
   // Called before each round of simulations for `prove_gap`. The search stops if it returns false.
   std::function<bool(const SearchProgress&)> go_on = {};
-  // Called often by any thread. The search ends with what it has found once it returns true.
+  // Called often by any thread. Once it returns true, the search ends with what it has found. While
+  // plans are simulated for `prove_gap`, SearchStopped is thrown instead (cluster_search.h).
   std::function<bool()> stop = {};
   // Called often while clusters are searched, by any of the threads, but by one at a time.
   SearchWatch watch = {};

@@ -26,7 +26,8 @@ struct FittingSearch {
 FittingSearch search_until_fits(Job job, const SearchOptions& options,
                                 const std::function<bool(std::string_view key)>& may_open);
 
-// Does the same, and opens only keys that the job leaves out, so that keys that it sets stay.
+// Searches like search_until_fits(), and opens only keys that the job leaves out, so that the
+// values that it sets stay.
 FittingSearch search_left_out(const Job& job, const SearchOptions& options);
 
 }  // namespace meshwright::sim

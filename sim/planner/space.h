@@ -49,7 +49,7 @@ struct Kernels {
 // A plan of the space, with all choices that the search makes. Everything else comes from the job.
 struct Candidate : PipelineCut, Sharding, Saving, Kernels {
   int pipeline = 1, tensor = 1, context = 1, data = 1, expert = 1;
-  int expert_tensor = 0;  // as in Parallelism
+  int expert_tensor = 0;  // the same as Parallelism::expert_tensor
   ContextExchange context_exchange = ContextExchange::p2p;
   int context_heads = 1;  // above 1, with a2a_p2p: number of neighbours that exchange heads
   int micro_batch = 1;
@@ -98,8 +98,8 @@ struct Branch {
 };
 
 struct Space {
-  std::vector<Branch> branches;  // in a fixed order
-  std::int64_t enumerated = 0;   // combinations, legal or not
+  std::vector<Branch> branches;  // the branches, in an order that does not depend on threads
+  std::int64_t enumerated = 0;   // number of combinations, legal or not
   Rejections rejected;
   std::int64_t legal() const;
   std::vector<Candidate> candidates() const;  // all legal plans; meant for small spaces

@@ -37,7 +37,7 @@ struct SurveyLimits {
 };
 
 struct Surveyed {
-  std::vector<Entry> entries;                   // in the order of the space
+  std::vector<Entry> entries;  // the plans that are left, in the order of the space
   std::array<std::int64_t, loss_count> lost{};  // numbers of plans that the loose bounds prune
   // Numbers of plans that the close bounds prune.
   std::int64_t too_late = 0, too_slow = 0, too_large = 0;
@@ -77,7 +77,7 @@ class Surveyor {
   BoundMaker& bounds() { return makers_.front(); }
 
  private:
-  std::vector<BoundMaker> makers_;  // one for each thread
+  std::vector<BoundMaker> makers_;  // one bound maker for each thread
 };
 
 }  // namespace meshwright::sim

@@ -16,9 +16,10 @@ struct Trial {
     double bytes = 0, limit_bytes = 0;
     bool fits = false;
   };
-  bool is_plan = false;        // whether it obeys the rules about plans, so that it was compiled
-  Ruling rejected;             // why it cannot be built or run
-  std::optional<Need> memory;  // none: it could not be built
+  // Whether it obeys the rules about plans and limits that are known before compiling.
+  bool is_plan = false;
+  Ruling rejected;             // why the candidate cannot be built or run
+  std::optional<Need> memory;  // the memory that it needs; none if it could not be built
   std::optional<RankedPlan> simulated;
 };
 
@@ -29,7 +30,8 @@ class TrialMaker {
   TrialMaker(const Job& job, std::string machine, const Cluster& cluster, const Plan& base,
              double usable);
   Trial try_out(const Candidate& candidate) const;
-  Trial build_alone(const Candidate& candidate) const;  // only sets its memory
+  // Builds the candidate, and sets only its memory.
+  Trial build_alone(const Candidate& candidate) const;
   double memory_limit_bytes() const { return limit_; }
 
  private:

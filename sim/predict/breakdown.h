@@ -8,13 +8,15 @@
 
 namespace meshwright::sim {
 
-// Mean seconds of the ranks of one stage. All parts sum to the step time.
+// Seconds of a step, as means over the ranks of one stage. All parts sum to the step time.
 struct StageBreakdown {
-  double compute_s = 0;  // kernels at work
-  double launch_s = 0;   // waiting for the host to launch the next kernel
-  std::array<double, group_kind_count> exposed_s{};  // as StageTimes::exposed_by
-  double bubble_s = 0;  // between the first forward and the last backward, a peer not being there
-  double idle_s = 0;    // before and after that
+  double compute_s = 0;  // time in which kernels run
+  double launch_s = 0;   // the device waits for the host to launch the next kernel
+  std::array<double, group_kind_count> exposed_s{};  // by group, as StageTimes::exposed_by
+  // Idle time between the first forward of any stage and the last backward of any stage, because
+  // the compute of other stages has not produced what this one needs.
+  double bubble_s = 0;
+  double idle_s = 0;  // idle time before the first forward and after the last backward of any stage
 };
 
 std::vector<StageBreakdown> breakdown(const Prediction& prediction);

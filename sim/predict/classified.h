@@ -1,4 +1,5 @@
-// Classifies the instructions of a program, each of them once.
+// Classifies the instructions of a program by a function, which is called once for each instruction
+// that is asked about.
 #pragma once
 
 #include <optional>

@@ -7,8 +7,8 @@ namespace meshwright::sim {
 
 namespace {
 
-// Attributes the time from `begin` to `end`, in which nothing is computed, to what was waited for.
-// `uses` are sorted by their begin.
+// Attributes the time from `begin` to `end`, in which nothing is computed, to communication or to
+// idle time. `uses` are sorted by their begin.
 void blame(std::span<const DeviceUse> uses, SimTime begin, SimTime end, DeviceTimes& times) {
   while (begin < end) {
     // Finds the first use that is in flight at `begin`, or else the next one that begins.
@@ -41,7 +41,7 @@ DeviceTimes device_times(std::vector<DeviceUse> computed, std::size_t compute_ki
   DeviceTimes times{std::vector<SimTime>(compute_kinds), std::vector<SimTime>(communication_kinds),
                     0};
   SimTime free = begin;
-  std::size_t first = 0;  // of `communicated` that has not ended
+  std::size_t first = 0;  // index of the first use of `communicated` that may not have ended
   const auto wait_until = [&](SimTime until) {
     if (until <= free) return;
     while (first < communicated.size() && communicated[first].end <= free) ++first;

@@ -1,4 +1,4 @@
-// Classifies what the compute stream of a device works on.
+// Classifies the work of the compute stream of a device.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +14,14 @@ namespace meshwright::sim {
 
 enum class DeviceWork : std::uint8_t { products, attention, other, recomputation, optimizer };
 constexpr std::size_t device_work_count = 5;
-std::string_view name_of(DeviceWork work);  // "matrix products"
+std::string_view name_of(DeviceWork work);  // such as "matrix products"
 
-// Returns the class of a compute instruction by its kernels only, whatever part of the step it is
-// in.
+// Returns the class of a compute instruction by its kernels only, even if it belongs to a
+// recomputation or to the optimizer.
 DeviceWork work_of_kernels(const Instruction& instruction, const StepSettings& training);
 
-// Returns the class of any instruction of a body.
+// Returns the class of any instruction of a body. Communication counts as `other`, unless it
+// belongs to a recomputation or to the begin or end of a step.
 DeviceWork work_of(const Instruction& instruction, const Body& body, const StepSettings& training);
 using DeviceWorks = Classified<DeviceWork, work_of>;
 

@@ -7,7 +7,7 @@ namespace meshwright::sim {
 
 namespace {
 
-// Stands for the mean time between failures, in seconds, if nothing fails without notice.
+// The mean time between failures, in seconds, if every failure leaves time for a checkpoint.
 constexpr double never_s = 1e15;
 
 }  // namespace
@@ -29,10 +29,9 @@ double goodput(const FailureModel& failures, double interval_s) {
          (mean * -std::expm1(-cycle / mean));
 }
 
-// Returns the best interval. M is the mean time between failures, d the standstill and w the write
-// of a checkpoint. For intervals t >= w the derivative of goodput() is 0 at t = x M, where x is
-// between 0 and 1 and x - 1 + exp(-x - d / M) = 0. For t < w only t exp(-t / M) depends on t, and
-// grows up to t = M.
+// With M the mean time between failures, d the standstill and w the write of a checkpoint: for
+// intervals t >= w the derivative of goodput() is 0 at t = x M, where x is between 0 and 1 and x -
+// 1 + exp(-x - d / M) = 0. For t < w only t exp(-t / M) depends on t, and it grows up to t = M.
 double best_interval_s(const FailureModel& failures) {
   const double mean = failures.mean_time_between_failures_s;
   double low = 0, high = 1;

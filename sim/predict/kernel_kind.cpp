@@ -20,8 +20,8 @@ constexpr std::array<std::string_view, compute_kind_count + communication_kind_c
     "reduce-scatter",         "all-to-all",          "broadcast and reduce",
     "messages between ranks", "host copies",         "other communication"};
 
-// A part of a name, in lower case and without underscores, and the kind that it tells. The first
-// row that matches decides.
+// A part of a name, in lower case and without underscores and spaces, and the kind that it means.
+// The first rule that matches decides.
 struct NameRule {
   std::string_view part;
   KernelKind kind;
@@ -34,7 +34,7 @@ constexpr NameRule collective_rules[] = {
     {"alltoall", KernelKind::all_to_all},
     {"all2all", KernelKind::all_to_all},
     {"broadcast", KernelKind::broadcast},
-    {"barrier", KernelKind::all_reduce},  // as NCCL has it
+    {"barrier", KernelKind::all_reduce},  // with NCCL, PyTorch runs a barrier as an all-reduce
     {"send", KernelKind::messages},
     {"recv", KernelKind::messages},
     {"reduce", KernelKind::broadcast},
@@ -89,7 +89,8 @@ constexpr NameRule kernel_rules[] = {
     {"rotary", KernelKind::elementwise},
 };
 
-// The names of cuBLAS's matmuls begin with the GPU that they are for.
+// The names of matmuls of cuBLAS begin with the GPU that they are for, and those of rocBLAS with
+// "Cijk".
 constexpr std::string_view product_prefixes[] = {"volta", "turing", "ampere", "hopper", "sm70",
                                                  "sm75",  "sm80",   "sm86",   "sm89",   "sm90",
                                                  "sm100", "sm120",  "cijk"};
@@ -172,7 +173,8 @@ KernelKind kind_of_op(Op op) {
 }
 
 // Returns the kind that the name of a fused kernel would tell: normalization if any step
-// normalizes, else softmax if any step takes one, else elementwise if all steps are, else other.
+// normalizes, else softmax if any step takes a softmax or a loss, else elementwise if all steps are
+// elementwise, else other.
 KernelKind kind_of_steps(const Fusion& fusion) {
   bool all_elementwise = true, softmax = false;
   for (const FusedStep& step : fusion.steps) {

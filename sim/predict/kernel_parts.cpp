@@ -56,7 +56,7 @@ KernelParts parts_of(Stretch stretch, std::int64_t steps) {
   return result;
 }
 
-// Returns the kind of a segment's kernels of a class.
+// Returns the kind of the kernels of class `work` in a captured segment.
 KernelKind kind_of(DeviceWork work) {
   return work == DeviceWork::products    ? KernelKind::products
          : work == DeviceWork::attention ? KernelKind::attention
@@ -73,7 +73,8 @@ struct DeviceSteps {
   std::int64_t steps = 1, first = -1, last = -1;
 };
 
-// Returns when the device had done all that was launched before each of `moments`.
+// Returns for each of `moments` when the device had done everything launched before it, at the
+// earliest the moment itself.
 std::vector<SimTime> done_before(const ProfilerTrace& trace, const std::vector<SimTime>& moments) {
   std::vector<SimTime> done = moments;
   for (const ProfiledKernel& kernel : trace.kernels)

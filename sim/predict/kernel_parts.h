@@ -12,39 +12,43 @@ namespace meshwright::sim {
 
 struct CommunicationTime {
   KernelKind kind = KernelKind::all_reduce;
-  SimTime time = 0;     // in flight, whatever else was
-  SimTime exposed = 0;  // in flight without compute, and not covered by an earlier one
+  SimTime time = 0;  // sum of the times of its kernels in a step, covered by compute or not
+  // Part of the step without compute that is attributed to it (device_times.h).
+  SimTime exposed = 0;
 };
 
 struct NamedKernel {
   std::string name;
   KernelKind kind = KernelKind::other;
-  SimTime time = 0;  // of all runs in a step
+  SimTime time = 0;  // of all runs in a step, as a mean over the steps
   std::int64_t runs = 0;
 };
 
 // The parts are each kind of compute, "exposed" each kind of communication, and "launch gaps", in
-// which the device computes nothing and no communication is in flight. They sum to the step time.
-// Every step has the same parts in the same order.
+// which the device computes nothing and the time is attributed to no communication. They sum to the
+// step time. Every step has the same parts in the same order.
 struct KernelParts {
   StepParts parts;
-  std::vector<CommunicationTime> communication;  // that there is
-  std::vector<NamedKernel> kernels;              // of a profile: the longest first
-  std::int64_t steps = 1;                        // of a profile: the parts are their mean
-  std::int64_t first_step = -1, last_step = -1;  // N of ProfilerStep#N; -1: none is marked
+  std::vector<CommunicationTime> communication;  // kinds of communication that occur
+  std::vector<NamedKernel> kernels;              // of a profile only: the longest first
+  std::int64_t steps = 1;  // number of steps of a profile; the parts are their mean
+  // The first and the last step of a profile (N of ProfilerStep#N), or -1 if the profile marks no
+  // steps.
+  std::int64_t first_step = -1, last_step = -1;
 };
 
-// Returns the parts of a rank of `program`'s stage, from the step's begin to `step_time`. Its
-// entries in the timeline are those of `rank`. The simulator lets messages and collectives of
-// several stages begin when all ranks are ready, but NCCL begins before and waits in them. The idle
-// time right before them therefore counts as part of them.
+// Returns the parts of `rank`, which is on the stage of `program` and has entries in the timeline,
+// from the begin of the step to `step_time`. The simulator lets messages and collectives of several
+// stages begin when all ranks are ready, but NCCL's kernels begin earlier and wait. Idle time right
+// before such a receive or collective therefore counts as part of it.
 KernelParts predicted_kernel_parts(const Program& program, const Cluster& cluster,
                                    const Timeline& timeline, int rank, SimTime step_time);
 
-// Returns the mean of the steps that the trace marks. Without any, all that the device did is one
-// step. On the device a step begins when the host has begun it and the device has done what was
-// launched before. It ends where the next one begins, because hosts run ahead of devices. Throws
-// InputError, which begins with `path`, if no kernel lies in any step.
+// Returns the mean of the steps that the trace marks, from the first to the last with a kernel. If
+// it marks none, all work of the device is one step. Because hosts run ahead of devices, the first
+// step begins when the host has begun it and the device has done everything launched before. The
+// last step ends when the host has ended it and the device has done everything launched before.
+// Throws InputError, whose message begins with `path`, if no kernel was launched in any step.
 KernelParts profiled_kernel_parts(const ProfilerTrace& trace, const std::string& path);
 
 }  // namespace meshwright::sim

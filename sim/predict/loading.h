@@ -1,4 +1,5 @@
-// Predicts how long the samples of a step take to be read and decoded, beside the step.
+// Predicts how long it takes to read and decode the samples of a step, which overlaps with the step
+// before.
 #pragma once
 
 #include "hwprofiles/machine.h"
@@ -7,20 +8,21 @@
 
 namespace meshwright::sim {
 
-// The seconds that loading takes for each step where nothing else holds it up. Reading and decoding
-// go on at the same time, in processes that prepare the next step's samples.
+// The seconds that loading takes for each step if it waits for nothing else. Reading and decoding
+// overlap, in processes that prepare the samples of the next step.
 struct LoadingTime {
-  double read_s = 0;    // of a host, from its storage
-  double decode_s = 0;  // of a rank, in all its workers
-  int workers = 1;      // that each rank has
+  double read_s = 0;    // time in which a host reads its samples from storage
+  double decode_s = 0;  // time in which all workers of a rank together decode its samples
+  int workers = 1;      // number of worker processes of each rank
 
   double step_s() const { return read_s > decode_s ? read_s : decode_s; }
   bool is_bottleneck(double step_time_s) const { return step_s() > step_time_s; }
-  // Returns the workers with which decoding takes no longer than a step.
+  // Returns the number of workers per rank with which decoding takes no longer than a step.
   int workers_needed(double step_time_s) const;
 };
 
-// Each replica loads its own samples, once on each host that it lies on.
+// Returns the loading time of a plan. Each data-parallel replica loads its own samples, once on
+// each host on which it has ranks.
 LoadingTime loading_time(const DataLoading& loading, const Plan& plan, const Cluster& cluster);
 
 }  // namespace meshwright::sim

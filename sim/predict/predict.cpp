@@ -18,8 +18,8 @@ namespace meshwright::sim {
 namespace {
 
 // Returns the model FLOPs of a step. model_flops() counts one micro-batch on one rank of a tensor
-// and context group. A step has as many of these as the product of the degrees below, wherever the
-// stages are.
+// and context group, with all stages together. It is multiplied by the ranks of such groups, the
+// replicas and the micro-batches.
 double flops_per_step(const Compiled& compiled) {
   const Parallelism& p = compiled.plan.parallelism;
   return model_flops(compiled.graph) * p.tensor * p.context * compiled.plan.replicas() *
@@ -57,7 +57,7 @@ void add_memory(const Compiled& compiled, const Cluster& cluster, Prediction& re
                 static_cast<double>(result.host_memory_bytes) <= result.host_memory_limit_bytes;
 }
 
-// Adds the bubble and the exposed communication, as means over the stages.
+// Adds the bubble, as a share of the span, and the exposed communication, as means over the stages.
 void add_idle_times(const ReplayResult& replayed, Prediction& result) {
   const double stages = static_cast<double>(replayed.stages.size());
   for (const StageTimes& stage : replayed.stages) {
@@ -68,10 +68,10 @@ void add_idle_times(const ReplayResult& replayed, Prediction& result) {
   }
 }
 
-// Returns the bytes of the copies that PyTorch makes of logits, in fp32, in addition to what its
-// log-softmax saves: of the logits in the forward, of their gradient in the backward, one at a
-// time. If ranks share the logits (torch.distributed.tensor.parallel.loss_parallel) there are four
-// at once: the logits or their log-softmax, what they are shifted or picked from, exponents, and
+// Returns the bytes of the copies that PyTorch makes of logits, in fp32, in addition to the result
+// that its log-softmax saves: of the logits in the forward, of their gradient in the backward, one
+// at a time. If ranks share the logits (torch.distributed.tensor.parallel.loss_parallel) there are
+// four copies at once: the logits or their log-softmax, the shifted or picked ones, exponents, and
 // the result.
 std::int64_t copies_of_logits(const Instruction& instruction) {
   if (instruction.kind != InstructionKind::compute) return 0;
@@ -101,8 +101,8 @@ std::int64_t scratch_of_framework(const Program& program) {
   return most;
 }
 
-// Returns the scratch bytes that the engine reserves, or a framework's copies of logits. Whatever
-// else training frameworks take is in the machine's overheads.
+// Returns the scratch bytes that the engine reserves, or a framework's largest copies of logits.
+// Other temporary memory of training frameworks is in the machine's overheads.
 std::int64_t scratch_of(const Program& program, const Machine& machine) {
   if (!machine.runs_engine()) return scratch_of_framework(program);
   if (machine.gpu.kind == DeviceKind::cpu) return scratch_memory(program, scratch_bytes);
@@ -114,8 +114,9 @@ bool casts_masters(const StepSettings& training, const Machine& machine) {
   return training.master_type() == Dtype::f32 && !machine.runs_engine();
 }
 
-// Returns the bytes that frameworks do without for weights that a step rounds to 8 bits at its
-// begin: their copies in 16 bits, or their shards in 8 bits, because FSDP rounds as it gathers.
+// Returns the bytes that frameworks save for weights that a step rounds to 8 bits at its begin:
+// their copies in 16 bits if they keep 8 bits only, or their shards in 8 bits, because FSDP rounds
+// when it gathers.
 std::int64_t rounded_left_out(const Program& program, const Machine& machine) {
   const StepSettings& training = program.settings->training;
   std::int64_t bytes = 0;

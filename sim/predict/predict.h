@@ -15,10 +15,13 @@ namespace meshwright::sim {
 struct StageMemory {
   int stage = 0;
   std::array<std::int64_t, memory_class_count> class_bytes{};  // indexed by MemoryClass
-  std::int64_t arena_bytes = 0;    // with what frameworks hold differently from the engine
-  std::int64_t scratch_bytes = 0;  // of operations, beside the arena; in class_bytes as workspace
+  // Bytes of the memory plan, corrected by what a framework holds more or less.
+  std::int64_t arena_bytes = 0;
+  // Temporary memory of operations outside of the arena. It is counted in class_bytes as workspace.
+  std::int64_t scratch_bytes = 0;
   std::int64_t library_bytes = 0;  // context, communicator buffers, BLAS workspace
-  // Sum of arena, scratch and library bytes. On a CPU computer it includes what is offloaded.
+  // Sum of arena, scratch and library bytes. On a CPU computer it includes offloaded bytes, because
+  // they are in the same memory.
   std::int64_t peak_bytes = 0;
 };
 
@@ -27,65 +30,71 @@ struct StageMemory {
 struct Goodput {
   double share = 1, best_share = 1;
   int every_steps = 0, best_every_steps = 0;
-  double mean_time_between_failures_s = 0;  // of the cluster
+  double mean_time_between_failures_s = 0;  // time between any two failures of the cluster
   double checkpoint_write_s = 0;
 };
 
-// The range, in seconds, in which four of five measurements of steps like this one would be.
+// The range, in seconds, in which four of five measurements of steps like this one are expected.
 struct StepInterval {
   double low_s = 0, high_s = 0;
-  int rows = 0;  // published steps behind it
+  int rows = 0;  // number of published steps that it is derived from
 };
 
 struct Prediction {
   SimTime step_time = 0;
   double step_time_s = 0;
-  std::optional<StepInterval> interval;               // none: no step like it was published
-  Calibration calibration = Calibration::spec_sheet;  // of the machine's profile
+  // The likely range; none if not enough steps like it were published.
+  std::optional<StepInterval> interval;
+  // The origin of the constants of the machine's profile.
+  Calibration calibration = Calibration::spec_sheet;
   double sequences_per_s = 0, tokens_per_s = 0;
   double model_flops_per_s_per_gpu = 0, mfu = 0;
   double bubble_fraction = 0, exposed_communication_s = 0;
   bool fits = true;
-  double memory_limit_bytes = 0;  // of one GPU
+  double memory_limit_bytes = 0;  // memory of one device
   std::int64_t peak_memory_bytes = 0;
-  std::optional<FrameworkUse> framework;  // decides `fits` where training.memory_of names one
+  // The memory use of a framework, which decides `fits`. Set if training.memory_of names one.
+  std::optional<FrameworkUse> framework;
   std::vector<StageMemory> memory;
-  std::int64_t host_memory_bytes = 0;  // of the ranks of the host where this is most
+  std::int64_t host_memory_bytes = 0;  // of all ranks of a host, on the host with most
   double host_memory_limit_bytes = 0;
-  std::optional<Price> price;  // of one host; none: not known
+  std::optional<Price> price;  // of one host; none: the machine has no such price
   std::optional<double> usd_per_hour, usd_per_million_tokens;
-  std::optional<Goodput> goodput;  // none: hosts do not fail
+  // Unset if hosts do not fail. predict() leaves it unset, and callers set it by goodput_of().
+  std::optional<Goodput> goodput;
   std::vector<StageTimes> stages;
   std::int64_t instructions = 0;
   double simulation_wall_s = 0;
 };
 
-// For one bucket, the bytes that training frameworks hold beside what the Program holds, and those
-// that they save. Each is 0 where it does not apply: without fp32 masters or mixed precision, for
-// frozen parameters, and for our engine (Machine::runs_engine).
+// For one bucket, the bytes that training frameworks hold in addition to the bytes that the Program
+// holds, and the bytes that they save. All are 0 for full precision, for frozen parameters, and for
+// this project's engine (Machine::runs_engine).
 struct FrameworkBytes {
-  // Gradients in the 16 bits in which the backward computes them, in addition to the 32 in which
-  // they are summed (2 + 2 + 4 + 4 + 8 bytes per parameter in all), unless matmuls sum into the 32
-  // themselves. Sharded gradients are handed on one by one, so only those in 32 bits stay.
+  // Gradients in the 16 bits in which the backward computes them, in addition to the 32 bits in
+  // which they are summed (with them a parameter takes 2 + 2 + 4 + 4 + 8 bytes), unless matmuls sum
+  // into the 32 bits themselves. They are 0 for sharded gradients, which are handed on one by one.
   std::int64_t second_gradients = 0;
-  // Gradients in 32 bits that the rank's optimizer reads, in addition to sums in 16. Optimizers
-  // that keep less than fp32 masters read the sums (Apex's DistributedFusedAdam, Transformer
+  // Gradients in 32 bits that the rank's optimizer reads if sums are in 16 bits and masters in
+  // fp32. Optimizers with smaller masters read the sums (Apex's DistributedFusedAdam, Transformer
   // Engine's FusedAdam with `use_decoupled_grad`).
   std::int64_t own_gradients = 0;
-  // Shards of weights in 16 bits under ZeRO 3. FSDP, of PyTorch as of XLA, has only shards of the
-  // fp32 masters, and casts them as it gathers.
+  // Shards of weights in 16 bits under ZeRO 3, which are saved. FSDP, of PyTorch as of XLA, has
+  // only shards of the fp32 masters, and casts them when it gathers.
   std::int64_t shards_left_out = 0;
 };
-// Returns these bytes. Only the bucket's sizes and the types of its weights and gradients are read.
+// Returns the bytes of FrameworkBytes for a bucket. Only its sizes, the types of its weights and
+// gradients, and whether it is frozen are read.
 FrameworkBytes framework_bytes(const Bucket& bucket, const StepSettings& training,
                                const Machine& machine);
 
 // Returns whether weights that are multiplied in 8 bits, and stay so from step to step, have no
 // copy in 16 bits: the primary weights of Transformer Engine, which Megatron's and NeMo's recipes
-// ask for (fp8_param_gather). The engine keeps both, as does whoever has no fp32 masters.
+// ask for (fp8_param_gather). The engine keeps both, as does every framework without fp32 masters.
 bool keeps_8_bits_alone(const StepSettings& training, const Machine& machine);
 
-// Returns the bytes that libraries take on every rank: contexts, workspaces and communicators.
+// Returns the bytes that libraries take on every rank: context, workspace and, if there are several
+// ranks, communicators.
 double library_bytes(const Cluster& cluster);
 
 // Return the memory that one stage, or each stage, needs. This is cheap, because nothing is
@@ -97,9 +106,9 @@ std::vector<StageMemory> stage_memory(const std::vector<Program>& stages, const 
 std::int64_t host_memory_bytes(const std::vector<Program>& stages, const Cluster& cluster);
 
 struct PredictOptions {
-  const PriceChoice* price = nullptr;          // null: on demand, in any region
-  std::optional<FrameworkUse> framework = {};  // where training.memory_of names one
-  Timeline* timeline = nullptr;                // to be filled in
+  const PriceChoice* price = nullptr;          // null: a default PriceChoice
+  std::optional<FrameworkUse> framework = {};  // required if training.memory_of names a framework
+  Timeline* timeline = nullptr;                // filled in if it is not null
 };
 Prediction predict(const Compiled& compiled, const Cluster& cluster,
                    const PredictOptions& options = {});

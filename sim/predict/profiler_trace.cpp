@@ -17,7 +17,7 @@ namespace meshwright::sim {
 
 namespace {
 
-// Return whether the category of an event (`cat`) means work of the device, a launch by the host,
+// Return whether the category (`cat`) of an event means work of the device, a launch by the host,
 // or any event of this profiler. Categories with capitals are from PyTorch 1.8.
 bool is_on_device(const std::string& category) {
   static const std::set<std::string> words = {"kernel", "gpu_memcpy", "gpu_memset",
@@ -52,7 +52,7 @@ class ProfilerReader {
     std::ifstream file(path_, std::ios::binary);
     if (!file) throw InputError(path_ + ": cannot be opened for reading");
     if (file.peek() == std::ifstream::traits_type::eof()) throw InputError(path_ + ": is empty");
-    if (file.peek() == 0x1f)  // gzip's first byte
+    if (file.peek() == 0x1f)  // files of gzip begin with this byte
       throw InputError(path_ + ": is compressed; unpack it first: gunzip " + path_);
     parse(file);
     if (!of_profiler_) return std::nullopt;
@@ -223,11 +223,11 @@ class ProfilerReader {
 
   const std::string& path_;
   bool of_profiler_ = false, in_events_ = false;
-  std::size_t index_ = 0;  // of the event
+  std::size_t index_ = 0;  // index of the event in the file
   std::optional<double> origin_;
-  SimTime together_ = 0;  // of kernels
+  SimTime together_ = 0;  // total time of the kernels so far
   std::vector<Launched> kernels_;
-  std::map<std::int64_t, SimTime> launches_;  // by correlation
+  std::map<std::int64_t, SimTime> launches_;  // launch times by correlation number
   std::set<std::string> devices_;
   ProfilerTrace trace_;
 };

@@ -12,7 +12,7 @@ namespace meshwright::sim {
 
 namespace {
 
-// Names of what the compute stream waited for, in the order of GroupKind.
+// Names of the communication that the compute stream waited for, in the order of GroupKind.
 constexpr std::array<std::string_view, group_kind_count> exposed_causes = {
     "exposed host copies",
     "exposed tensor communication",

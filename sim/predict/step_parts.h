@@ -15,20 +15,21 @@ struct StepPart {
   SimTime time = 0;
 };
 
-// Parts of the step on the stage whose device works and communicates longest, which the others wait
-// for. Every step has the same parts in the same order. A part that does not occur is 0.
+// Parts of the step on the stage whose device computes, communicates and waits for launches
+// longest. Every step has the same parts in the same order. A part that does not occur is 0.
 struct StepParts {
   SimTime step_time = 0;
   int stage = 0;
   std::vector<StepPart> parts;
 };
 
-// Returns the parts of a step. `timeline` is that of the prediction on `cluster`.
+// Returns the parts of a step. `timeline` is the one that predict() filled in for `prediction` on
+// `cluster`.
 StepParts step_parts(const Compiled& compiled, const Cluster& cluster, const Prediction& prediction,
                      const Timeline& timeline);
 
-// Returns a name such as "exposed sharding". `pipeline` stands for messages between stages, `none`
-// for copies to and from the host.
+// Returns a name such as "exposed sharding" for communication of a group that the compute stream
+// waits for. `pipeline` stands for messages between stages, `none` for copies to and from the host.
 std::string_view exposed_cause(GroupKind group);
 
 // The change of a part from one step to another.
@@ -38,8 +39,8 @@ struct PartChange {
   SimTime change() const { return to - from; }
 };
 
-// Returns the changes that explain the difference, the largest first, without unchanged parts. They
-// sum to the difference of the step times.
+// Returns the changes of the parts that differ, the largest first. They sum to the difference of
+// the step times.
 std::vector<PartChange> changes(const StepParts& from, const StepParts& to);
 
 }  // namespace meshwright::sim

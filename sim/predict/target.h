@@ -1,4 +1,4 @@
-// Describes a cluster as the compiler asks for it.
+// Describes a cluster to the compiler.
 #pragma once
 
 #include "hwprofiles/machine.h"
@@ -6,8 +6,8 @@
 
 namespace meshwright::sim {
 
-// Share of a GPU's memory that is left free, because allocators split memory into pieces, and
-// predicted peaks are not exact.
+// Share of a device's memory that plans leave free by default, because allocators split memory into
+// pieces, and predicted peaks are not exact.
 inline constexpr double usual_memory_margin = 0.03;
 
 DeviceFacts device_facts(const Cluster& cluster, Precision precision);

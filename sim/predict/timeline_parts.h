@@ -9,8 +9,9 @@ namespace meshwright::sim {
 // Splits the time from the begin of the rank's first instruction to the end of its last one. Time
 // without compute is attributed to the communication in flight that began first, or to "idle" if
 // there is none. For messages, the part is called "waiting for other stages", because a timeline
-// does not show when the peer was ready. Every program has the same parts in the same order.
-// `cluster` tells how the time of captured segments splits among classes of kernels.
+// does not show when the peer was ready. Every program has the same parts in the same order, but
+// there are none if the rank has no entries. `cluster` is needed to split the time of captured
+// segments among classes of kernels.
 StepParts timeline_parts(const Program& program, const Cluster& cluster, const Timeline& timeline,
                          int rank);
 

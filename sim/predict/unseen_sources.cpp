@@ -2,11 +2,12 @@
 
 namespace meshwright::sim {
 
-// The numbers are what tools/measure/unseen_intervals prints for automodel_h100_moe_lora,
+// The numbers are the output of tools/measure/unseen_intervals for automodel_h100_moe_lora,
 // bridge_moe_h100_blackwell, fms_a100_finetune, internevo_7b_a100, qwen_finetune_a100,
 // torchao_torchtitan_h100_b200_gb200, torchtune_a100 and xtuner_qwen3_235b_h800 of
-// scenarios/evidence. Kinds are not told apart: of the steps of a source, four in five lie in the
-// range of all other sources, but fewer in that of the few others of its kind.
+// scenarios/evidence. One range serves all kinds of jobs: of the steps of a source, four in five
+// are in the range of all other sources, but fewer are in the range of the few other sources of the
+// same kind.
 std::optional<Residuals::Interval> unseen_sources(const Training& training, bool has_experts) {
   const Framework framework = training.framework;
   const bool is_of_megatron =

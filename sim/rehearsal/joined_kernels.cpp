@@ -16,10 +16,10 @@ struct Run {
   std::string name;
   SimTime time = 0;
 };
-using Runs = std::map<KernelKind, std::vector<Run>>;  // of each kind, in order
+using Runs = std::map<KernelKind, std::vector<Run>>;  // of each kind, in the order of launches
 
-// A replayed step is cut where the device begins it, in the middle of what the host issued. Each
-// event is once in it, perhaps in two pieces.
+// Returns the runs of a replayed step. It begins where the device begins it, while the host may be
+// at another event. Each event is in it once, perhaps in two pieces, whose times are added.
 Runs runs_of(const Recording& recording, const std::vector<RecordedSpan>& spans) {
   std::vector<SimTime> times(recording.events.size() + 1);
   for (const RecordedSpan& span : spans)
@@ -38,7 +38,7 @@ Runs runs_of(const Recording& recording, const std::vector<RecordedSpan>& spans)
   return runs;
 }
 
-// Returns the runs that were launched in a step, in the order of their launches.
+// Returns the runs that were launched in a profiled step, in the order of their launches.
 Runs runs_of(const ProfilerTrace& profile, const ProfiledStep& step) {
   std::vector<const ProfiledKernel*> launched;
   for (const ProfiledKernel& kernel : profile.kernels)
@@ -56,8 +56,8 @@ bool same_counts(const Runs& a, const Runs& b) {
   });
 }
 
-// Returns the mean of the first step of the profile that has kernels, and of those that have as
-// many of each kind.
+// Returns the mean over the first step of the profile that has kernels and those later steps that
+// have as many of each kind.
 Runs mean_runs(const ProfilerTrace& profile) {
   std::vector<ProfiledStep> steps = profile.steps;
   if (steps.empty()) steps.push_back({0, 0, profile.end + 1});

@@ -7,7 +7,8 @@ namespace meshwright::sim {
 
 namespace {
 
-// Every launch is in the recording, so no factor stands for those that a framework adds.
+// Returns the cluster without the factor for launches that a framework adds, because the recording
+// has every launch.
 Cluster without_launch_factor(Cluster cluster) {
   cluster.machine.gpu.kernels.launches = {1, 1, 1};
   return cluster;
@@ -34,7 +35,8 @@ std::map<AttentionKernel, CostModel> costs_on(const Cluster& cluster) {
 KernelPrices::KernelPrices(const Cluster& cluster)
     : gpu_(cluster.device()), cost_(costs_on(cluster)), measured_(gpu_) {}
 
-// A script that was recorded on a newer GPU takes FlashAttention-2 where that GPU's kernel is not.
+// Returns the kernel of fused attention that the device can run. A script that was recorded on a
+// newer GPU is assumed to use FlashAttention-2 on a GPU that lacks the newer kernel.
 AttentionKernel KernelPrices::available(AttentionKernel attention) const {
   const bool there = attention == AttentionKernel::cudnn    ? gpu_.kernels.cudnn_forward > 0
                      : attention == AttentionKernel::flash3 ? gpu_.kernels.flash3_forward > 0

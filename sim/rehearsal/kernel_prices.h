@@ -1,5 +1,5 @@
-// How long a recorded kernel takes on a device: by the rates that its kind of GPU was measured to
-// reach, and where none are known as in a simulated step (sim/cost).
+// Predicts how long a recorded kernel takes on a device: by the rates that were measured on its
+// kind of GPU or, if none are known, as in a simulated step (sim/cost).
 #pragma once
 
 #include <map>
@@ -13,7 +13,8 @@ class KernelPrices {
  public:
   explicit KernelPrices(const Cluster& cluster);
 
-  // `recorded` says which kernel of fused attention ran. Other kernels ignore it.
+  // Returns the time of a kernel. `recorded` says which kernel of fused attention ran. Other
+  // kernels ignore it.
   Seconds of(const Kernel& kernel, AttentionKernel recorded = AttentionKernel::flash2) const;
 
  private:

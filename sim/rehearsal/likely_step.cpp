@@ -4,16 +4,16 @@ namespace meshwright::sim {
 
 namespace {
 
-// Measured by predicted step time, 10th and 90th percentile, of the steps in docs/rehearse.md: of
-// 54 that kernels bound, and of 7 that the host bounds, whose cores were up to twice as slow as the
-// one on which the scripts were rehearsed.
+// Measured by predicted step time, 10th and 90th percentile, of the steps in docs/rehearse.md. In
+// 54 of them kernels limit the step. In 7 the host does, whose cores were up to twice as slow as
+// those on which the scripts were rehearsed.
 struct Ratios {
   double low, high;
   int rows;
 };
 constexpr Ratios kernels_bound = {0.97, 1.08, 54};
 constexpr Ratios host_bound = {0.96, 1.8, 7};
-constexpr double most_idle = 0.1;  // of a step that kernels bound
+constexpr double most_idle = 0.1;  // share of idle time up to which kernels limit the step
 
 }  // namespace
 

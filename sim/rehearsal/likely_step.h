@@ -1,18 +1,19 @@
-// The interval of a step that was predicted from a recording.
+// Returns the interval of a step that was predicted from a recording.
 #pragma once
 
 #include "sim/rehearsal/replay_recording.h"
 
 namespace meshwright::sim {
 
-// Bounds between which the step's time lies with a probability of 80 %, in seconds.
+// The bounds, in seconds, between which the step time is with a probability of 80 %.
 struct LikelyStep {
   double low_s = 0, high_s = 0;
-  int rows = 0;  // published steps behind it
+  int rows = 0;  // number of published steps that the bounds are derived from
 };
 
-// Returns them by how far off predictions of published steps were: less for a step that kernels
-// bound than for one in which the device waits for the host, whose core nobody knows.
+// Returns the bounds, by how far off predictions of published steps were. The interval is narrower
+// for a step that kernels limit than for one in which the device waits for the host, because the
+// speed of the host's cores is not known.
 LikelyStep likely_step(const ReplayedStep& step);
 
 }  // namespace meshwright::sim

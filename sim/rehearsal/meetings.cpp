@@ -9,9 +9,10 @@ namespace meshwright::sim {
 namespace {
 
 using Events = std::vector<std::size_t>;
-// {from, to} of a message, or the ranks of a collective's group in order, behind -1.
+// {from, to} for messages from one rank to another, or -1 and the sorted ranks of a group for its
+// collectives.
 using Key = std::vector<int>;
-// The events of one kind, by rank (an index of the recordings).
+// The events with one key, by rank (an index of the recordings).
 using ByRank = std::map<std::size_t, Events>;
 
 bool is_message(const RecordedEvent& event) { return event.collective >= RecordedCollective::send; }
@@ -31,7 +32,8 @@ Key key_of(const Recording& rank, const RecordedEvent& event) {
 
 bool takes_part(const Key& key, int rank) { return std::ranges::find(key, rank) != key.end(); }
 
-// The two ends of a message, or all parts of a collective, have the same bytes.
+// Returns whether two events may be parts of one meeting: they have the same bytes and, if they are
+// collectives, the same kind.
 bool are_alike(const RecordedEvent& one, const RecordedEvent& other) {
   return one.bytes == other.bytes && (is_message(one) || one.collective == other.collective);
 }

@@ -1,4 +1,5 @@
-// Finds which events of several ranks are one message or one collective.
+// Finds which events in the recordings of several ranks are parts of the same message or the same
+// collective.
 #pragma once
 
 #include <vector>
@@ -7,12 +8,12 @@
 
 namespace meshwright::sim {
 
-// A message from one rank to another is in the recordings of both: the first send is received by
-// the first receive, and so on. A collective is in those of all ranks of its group. Ranks whose
-// recordings are not there do the same as one that is, and are not waited for.
+// Numbers the meetings of ranks. A message from one rank to another is in the recordings of both:
+// the first send belongs to the first receive, and so on. A collective is in the recordings of all
+// ranks of its group. Ranks that were not recorded are not waited for.
 class Meetings {
  public:
-  // `ranks` must outlive the call alone.
+  // `ranks` is only used during the call.
   explicit Meetings(const std::vector<const Recording*>& ranks);
 
   // Returns the meeting that an event of a rank (an index of `ranks`) is part of, or -1.
@@ -20,15 +21,16 @@ class Meetings {
   // Returns how many ranks take part in a meeting.
   int members(int meeting) const { return members_[static_cast<std::size_t>(meeting)]; }
   int count() const { return static_cast<int>(members_.size()); }
-  // Returns the same without any meeting.
+  // Returns a copy without any meeting.
   Meetings none() const;
-  // Says whether every message and collective of two ranks or more is a meeting. Those that differ
-  // in number, kind or size are none.
+  // Returns whether all messages and collectives between two or more of the ranks are meetings.
+  // Events between the same ranks are no meetings if their number, kind or size differs between the
+  // recordings.
   bool complete() const { return complete_; }
 
  private:
-  std::vector<std::vector<int>> of_;  // by rank and event
-  std::vector<int> members_;          // by meeting
+  std::vector<std::vector<int>> of_;  // number of the meeting, by rank and event
+  std::vector<int> members_;          // number of ranks, by meeting
   bool complete_ = true;
 };
 

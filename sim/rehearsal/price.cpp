@@ -15,16 +15,16 @@ namespace {
 constexpr std::array<std::string_view, recorded_work_count> use_names = {
     "matrix products", "attention", "other kernels", "optimizer", "host copies", "communication"};
 
-// How a collective is timed, and what of its whole buffer a rank of n sends in a ring: `passes`
-// times (n - 1) / n, or all of it if `passes` is 0.
+// Says how a collective is timed, and how many bytes of its whole buffer a rank of n sends in a
+// ring: `passes` times (n - 1) / n of them, or all if `passes` is 0.
 struct CollectiveRow {
   RecordedCollective recorded;
   CollectiveKind kind;
-  bool counts_one_part;  // the recorded bytes are one of n parts of the buffer
+  bool counts_one_part;  // whether the recorded bytes are one of n parts of the buffer
   double passes;
 };
 
-// Sends and receives are no collectives and have no row.
+// Sends and receives are not collectives and have no row.
 constexpr CollectiveRow collective_rows[] = {
     {RecordedCollective::all_reduce, CollectiveKind::all_reduce, false, 2},
     {RecordedCollective::all_gather, CollectiveKind::all_gather, true, 1},
@@ -53,7 +53,7 @@ AttentionKernel attention_of(std::string_view operation) {
   return AttentionKernel::flash2;
 }
 
-// Returns the time as simulated time, of which there is enough for all but absurd sizes.
+// Converts seconds to picoseconds. Throws InputError for 1e6 seconds (11 days) or more.
 SimTime checked_sim_time(Seconds time) {
   constexpr double longest_s = 1e6;
   if (!(time.value < longest_s))
@@ -109,7 +109,7 @@ class Pricer {
   PricedEvent of_copy(const RecordedEvent& event) const {
     const auto bytes = static_cast<double>(event.bytes);
     if (event.direction == CopyDirection::on_device)
-      return {of_bytes(2 * bytes), RecordedWork::others};  // read and written
+      return {of_bytes(2 * bytes), RecordedWork::others};  // each byte is read and written
     const Seconds time{bytes / host_copy_bandwidth(topology_.cluster())};
     return {
         checked_sim_time(time) + of_bytes(0), RecordedWork::copies,

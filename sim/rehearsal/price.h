@@ -1,4 +1,5 @@
-// Prices a recording on a cluster: how long each of its events lasts by itself.
+// Prices a recording on a cluster: predicts how long each of its events lasts if nothing slows it
+// down.
 #pragma once
 
 #include <array>
@@ -11,9 +12,10 @@
 
 namespace meshwright::sim {
 
-// The classes of work on a device. The optimizer's kernels are told by the names of operations
-// (_foreach_*, _fused_adam*), so those of an optimizer in plain operations count as others, and
-// gradient clipping counts as the optimizer's. Copies are those from and to the host's memory.
+// The classes of work on a device. Kernels of the optimizer are known by the names of their
+// operations (_foreach_*, _fused_adam*). Therefore an optimizer in plain operations counts as
+// `others`, and gradient clipping counts as the optimizer. Copies are those from and to the host's
+// memory.
 enum class RecordedWork : std::uint8_t {
   products,
   attention,
@@ -23,7 +25,7 @@ enum class RecordedWork : std::uint8_t {
   communication
 };
 constexpr std::size_t recorded_work_count = 6;
-std::string_view name_of(RecordedWork use);  // "matrix products"
+std::string_view name_of(RecordedWork use);  // such as "matrix products"
 constexpr bool computes(RecordedWork use) { return use < RecordedWork::copies; }
 
 // Returns the class of an event that runs on the device.
@@ -35,14 +37,15 @@ struct PricedEvent {
   PortLoads loads{};
 };
 
-// Returns a priced event for each event of the recording. Kernels last longer by what waiting for
-// the slowest rank costs. A collective runs at once in all groups of concurrent_groups(), and a
-// message between the same two members of each. Throws InputError if the cluster has another number
-// of ranks, is impossible, or has no GPUs.
+// Returns a priced event for each event of the recording. The times of kernels include the wait for
+// the slowest rank. A collective runs at once in all groups of concurrent_groups(), and a message
+// between the same two members of each. Throws InputError if the cluster has another number of
+// ranks or no GPUs, or if an event would take more than 11 days.
 std::vector<PricedEvent> price(const Recording& recording, const Topology& topology);
 
-// Returns the groups that probably run a collective when `group` does: its shifts, from the lowest
-// rank on, that share no rank with earlier ones. Returns `group` alone if it is none of these.
+// Returns the groups that probably run a collective when `group` does: the group shifted to all
+// ranks, from the lowest rank on, without those that share a rank with an earlier one. Returns
+// `group` alone if it is not among these.
 Groups concurrent_groups(const std::vector<int>& group, int ranks);
 
 }  // namespace meshwright::sim

@@ -38,7 +38,8 @@ Enum word(Fields& fields, std::string_view key, std::string_view what,
   return static_cast<Enum>(choose(fields, key, what, fields.required<std::string>(key), known));
 }
 
-// Returns a kernel's name as its source and profilers have it.
+// Returns the name of a kernel as in its source and in profilers, or the symbol itself if it cannot
+// be demangled.
 std::string demangled(const std::string& symbol) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> name(
@@ -77,7 +78,7 @@ class RecordingReader {
     return value;
   }
 
-  // Reads an index into a list of the file.
+  // Reads an index into a list of the file, which has `count` entries.
   static int index(Fields& fields, std::string_view key, std::string_view what, std::size_t count) {
     const int value = fields.required<int>(key);
     if (value < 0 || static_cast<std::size_t>(value) >= count)
@@ -149,7 +150,7 @@ class RecordingReader {
     memory.done();
   }
 
-  // Reads what is known of the whole step.
+  // Reads the values of the whole step that may be missing: batch, bytes of states, and phases.
   void read_step() {
     if (file_.has("batch")) {
       Fields batch = file_.object("batch");
@@ -288,7 +289,7 @@ class RecordingReader {
       event.event = fields.required<std::int64_t>("event");
   }
 
-  static constexpr double longest_s = 1e4;  // of a step
+  static constexpr double longest_s = 1e4;  // longest step, in seconds
   static constexpr std::int64_t most_bytes = 1'000'000'000'000'000;
 
   Fields file_;

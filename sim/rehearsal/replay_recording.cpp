@@ -12,10 +12,12 @@ namespace meshwright::sim {
 
 namespace {
 
-// The third step's period counts. The fourth one is there to overlap with its end.
+// The third step is measured. The fourth one is played so that its begin overlaps with the end of
+// the third.
 constexpr int played_steps = 4, measured_step = 2;
 
-// A launch waits when this many are queued. CUDA documents no number; this one is usually reported.
+// A host waits while a stream has this many events or more in its queue. CUDA documents no number.
+// This one is usually reported.
 constexpr std::size_t most_queued = 1024;
 
 bool is_launched(const RecordedEvent& event) {
@@ -35,10 +37,11 @@ ReplayedStep difference(const ReplayedStep& after, const ReplayedStep& before) {
   return d;
 }
 
-// Holds what all ranks share: the time, and what one begins only when others are ready too.
+// Holds what all ranks share: the simulated time, and communication that begins only when several
+// ranks are ready.
 class Stage {
  public:
-  // One rank's part of what meets.
+  // The part of one rank in communication.
   struct Part {
     int rank, item;
     const PricedEvent* work;
@@ -56,8 +59,8 @@ class Stage {
     flights_.add({&member, 1}, now(), part.work->lasts);
   }
 
-  // Notes that a rank is ready for a meeting of the given step. Returns all parts once they are
-  // under way, and none before.
+  // Records that a rank is ready for a meeting of the given step. Returns all parts if this one is
+  // the last, so that the communication begins, and no parts before.
   std::vector<Part> meet(int meeting, int step, const Part& part) {
     std::vector<Part>& parts = ready_[{meeting, step}];
     parts.push_back(part);
@@ -107,7 +110,8 @@ class Player {
 
   void begin() { go_on_with_host(); }
 
-  // The host has come to the next item, or an item has ended on the device.
+  // Handles the end of a run: the host has come to the next item, or an item has ended on the
+  // device.
   void end(int run) {
     if (run == host_run)
       arrive();
@@ -115,7 +119,8 @@ class Player {
       end_on_device(run);
   }
 
-  // Starts what can start now. Returns the parts of other ranks that are under way since then.
+  // Starts what can start now. Returns the parts of all ranks in the communication that begins by
+  // this.
   std::vector<Stage::Part> go_on() {
     joined_.clear();
     start_what_can();
@@ -126,7 +131,7 @@ class Player {
     return joined_;
   }
 
-  // Says that a communication of this rank, which was ready, is under way.
+  // Records that communication for which this rank was ready has begun.
   void takes_off() { ++flying_; }
 
   // Attributes the time since the last call to what ran in it.
@@ -148,7 +153,7 @@ class Player {
                                          : sums_.idle) += passed;
   }
 
-  // Leaves the spans of the measured step's time, which then begins at 0.
+  // Cuts the spans to the time of the measured step, which then begins at 0.
   void cut_spans() {
     if (spans_ == nullptr) return;
     const SimTime begin = ends_[measured_step - 1].step_time;
@@ -167,10 +172,10 @@ class Player {
 
  private:
   struct Stream {
-    std::deque<int> items;  // issued, and not done
-    int begun = 0;          // of the first ones, which run at once
-    int under_way = 0;      // of those, not done
-    SimTime since = 0;      // when they began
+    std::deque<int> items;  // items that are issued and not done
+    int begun = 0;          // number of the first items that run at once
+    int under_way = 0;      // number of these that are not done
+    SimTime since = 0;      // when these began
   };
 
   // Adds a span that ends now.
@@ -179,11 +184,12 @@ class Player {
       spans_->push_back({lane, item % items_of_step_, begin, stage_.now()});
   }
 
-  // Returns for each event how many of its stream run at once from it on: those that NCCL was
-  // given together.
+  // Returns for each event how many events of its stream run at once from it on. They are those
+  // that NCCL was given together.
   static std::vector<int> found_at_once(const Recording& recording) {
     std::vector<int> counts(recording.events.size(), 1);
-    std::map<int, std::size_t> first;  // by stream
+    // By stream: the first event of the last group that runs at once.
+    std::map<int, std::size_t> first;
     for (std::size_t i = 0; i < recording.events.size(); ++i) {
       const RecordedEvent& event = recording.events[i];
       if (event.what == Recorded::host_waits) continue;
@@ -208,7 +214,8 @@ class Player {
     return ends_step(item) ? recording_.step_host_s : event(item).at_s;
   }
 
-  // Lets the host work until the next item. Threads may have noted their events out of order.
+  // Lets the host work until the next item. Threads may have recorded their events out of order, so
+  // the time between two items is at least 0.
   void go_on_with_host() {
     host_is_blocked_ = false;
     host_since_ = stage_.now();
@@ -220,7 +227,7 @@ class Player {
     stage_.flights().add({&member, 1}, stage_.now(), to_sim_time({work}));
   }
 
-  // Issues the item to which the host has come.
+  // Issues the item that the host has reached.
   void arrive() {
     const int item = next_++;
     note(RecordedSpan::Lane::host_works, item, host_since_);
@@ -235,7 +242,7 @@ class Player {
       issue(item);
       if (event(item).waits) waited_ = target_ = item;
     }
-    host_is_blocked_ = true;  // until start_what_can() has shown that nothing is to be waited for
+    host_is_blocked_ = true;  // until go_on() finds that the host need not wait
   }
 
   void issue(int item) {
@@ -245,7 +252,8 @@ class Player {
     streams_[static_cast<std::size_t>(issued.stream)].items.push_back(item);
   }
 
-  // Returns the item that last marked the event, or -1: then there is nothing to wait for.
+  // Returns the item that last marked the event, or -1 if none did, so that there is nothing to
+  // wait for.
   int last_record(std::int64_t event) const {
     const auto found = records_.find(event);
     return found == records_.end() ? -1 : found->second;
@@ -253,8 +261,8 @@ class Player {
 
   bool is_done(int item) const { return item < 0 || done_[static_cast<std::size_t>(item)]; }
 
-  // Returns whether the host still waits: for room in a queue, or by the last item that made it
-  // wait.
+  // Returns whether the host still has to wait, for room in a queue or because of the last item
+  // that made it wait.
   bool must_wait() {
     if (std::ranges::any_of(streams_,
                             [](const Stream& s) { return s.items.size() >= most_queued; }))
@@ -332,7 +340,7 @@ class Player {
     }
   }
 
-  int place_;  // among the ranks that are played
+  int place_;  // index among the ranks that are played
   const Recording& recording_;
   const std::vector<PricedEvent>& priced_;
   HostSpeed host_;
@@ -342,26 +350,30 @@ class Player {
   int items_of_step_;
   std::vector<int> at_once_;
   std::vector<bool> done_;
-  std::array<int, played_steps> left_{};  // items of each step that are not done
+  std::array<int, played_steps> left_{};  // number of items of each step that are not done
   const PortLoads no_loads_{};
-  std::vector<Stage::Part> joined_;  // what this rank was the last to be ready for
+  // Parts of the communication that began in go_on() because this rank was the last to be ready.
+  std::vector<Stage::Part> joined_;
 
-  int next_ = 0;  // item to which the host comes
+  int next_ = 0;  // item that the host comes to next
   bool host_is_blocked_ = false;
-  SimTime host_since_ = 0;         // when it began to work or to wait
-  int waited_ = -1, target_ = -1;  // item that made the host wait, and for which, if for one item
-  std::map<std::int64_t, int> records_;  // of each event: the last item that marked it
-  std::map<int, int> wait_for_;          // of each issued wait: the mark, or -1
+  SimTime host_since_ = 0;  // when the host began to work or to wait
+  // The item that made the host wait, and the item that it waits for, or -1 if it waits for a
+  // stream or the device.
+  int waited_ = -1, target_ = -1;
+  std::map<std::int64_t, int> records_;  // by event: the last item that marked it
+  std::map<int, int> wait_for_;          // by issued wait: the item with the mark, or -1
 
   SimTime now_ = 0;
   std::array<int, recorded_work_count> running_{};
-  int flying_ = 0;  // communications that move something, and do not wait for another rank
+  int flying_ = 0;  // number of communications of this rank that have begun and not ended
   ReplayedStep sums_;
   std::array<ReplayedStep, played_steps> ends_{};
   int steps_ended_ = 0;
 };
 
-// Plays all ranks. Returns false if some of them wait for each other for ever.
+// Plays all ranks until each has ended the measured step. Returns false if ranks wait for each
+// other forever.
 bool play(std::deque<Player>& players, Stage& stage) {
   for (Player& each : players) each.begin();
   while (!std::ranges::all_of(players, &Player::is_measured)) {

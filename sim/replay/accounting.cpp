@@ -53,8 +53,9 @@ class Accountant {
   }
 
   // Attributes the time from `free` on, in which the compute stream waited for `run` to end. Time
-  // in which that communication was in flight is exposed. Before it began, whatever delayed it on
-  // this rank is attributed in the same way. The rest is time in which a peer had not arrived yet.
+  // in which this communication was in flight is exposed. Before it began, the communication that
+  // delayed it on this rank is exposed in the same way. The rest is time in which a peer had not
+  // arrived yet.
   void blame(int run, SimTime free) {
     while (run >= 0 && times_.end[run] > free) {
       if (!is_compute(run))
@@ -65,7 +66,7 @@ class Accountant {
 
   void add(int run, int task, int step) {
     const SimTime begin = times_.begin[run], end = times_.end[run];
-    if (end < 0) return;  // not in this task
+    if (end < 0) return;  // this instruction does not run in this task
     const SimTime ready = std::max(free_, end_of(times_.previous[run]));
     if (ready > free_) blame(times_.previous[run], free_);
     const Body& body = script_.program().bodies[script_.body_of(task)];
@@ -79,7 +80,7 @@ class Accountant {
       busy_inside_ += inside(begin, end);
     } else {
       expose(body.instructions[instruction], begin,
-             end);  // inline order: communication on the lane of compute
+             end);  // inline order: communication shares the lane of compute
     }
     free_ = end;
   }

@@ -36,7 +36,7 @@ double slowness_of(const Faults& faults, const Cluster& cluster, int rank) {
   return slowness;
 }
 
-// Returns the cluster as it would be if every host had these links.
+// Returns the cluster with the links of every host reduced to these shares.
 Cluster with_links(Cluster cluster, const LinkState& links) {
   const auto of = [&](FaultyLink link) { return links[static_cast<std::size_t>(link)]; };
   cluster.machine.nvlink.link_bandwidth_bytes_per_s *= of(FaultyLink::nvlink);
@@ -50,8 +50,8 @@ Cluster with_links(Cluster cluster, const LinkState& links) {
   return cluster;
 }
 
-// Returns a class for every single rank: its stage, its slowness, the links of its host, and the
-// worst links among the ranks that it meets.
+// Returns a class for every single rank: its stage, its slowness, the links of its host, and for
+// each rendezvous the worst links among the ranks that it meets there.
 std::vector<RankClass> ranks_alone(const std::vector<Rendezvous>& rendezvous_list, const Mesh& mesh,
                                    const Cluster& cluster) {
   std::vector<LinkState> of_host;
@@ -122,7 +122,7 @@ std::vector<int> refined(std::vector<int> of_rank, const std::vector<Rendezvous>
 
 SimTime slowed(SimTime time, double slowness) {
   const double longer = static_cast<double>(time) * slowness;
-  constexpr double longest = 4e18;  // 46 days
+  constexpr double longest = 4e18;  // 46 days in picoseconds
   if (longer > longest)
     throw InputError("one operation of a slow rank would take more than 46 days");
   return slowness == 1 ? time : std::llround(longer);

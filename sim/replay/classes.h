@@ -21,12 +21,14 @@ namespace meshwright::sim {
 using LinkState = std::array<double, faulty_link_count>;
 
 struct RankClass {
-  int rank = 0;  // the lowest one stands for all
+  int rank = 0;  // the lowest rank, which stands for all
   int stage = 0;
   int ranks = 1;
-  double slowness = 1;             // of its compute
-  LinkState links{1, 1, 1};        // of its host
-  std::vector<LinkState> meeting;  // by rendezvous: the worst of the hosts that take part
+  double slowness = 1;       // factor on the time of its compute
+  LinkState links{1, 1, 1};  // links of its host
+  // The worst links of the hosts that take part in each rendezvous. Empty if the cluster has no
+  // faults and ranks are folded.
+  std::vector<LinkState> meeting;
 };
 
 struct RankClasses {
@@ -50,7 +52,7 @@ class ClassDurations {
                      const std::vector<Rendezvous>& rendezvous_list);
 
  private:
-  struct Priced {  // on a cluster whose hosts all have these links
+  struct Priced {  // durations on a cluster whose hosts all have the same links
     std::optional<Topology> degraded;
     std::optional<Durations> durations;
     std::map<int, StepTimes> of_stage;

@@ -1,11 +1,11 @@
-// Keeps the time of a walk over Programs (models/program/walk.h), which calls it: when every run of
-// every rank began and ended, and what the run waited for last. Runs end by events, in order of
-// time. flights.h decides how fast they go.
+// Keeps the time of a walk over Programs (models/program/walk.h): when every run of every rank
+// began and ended, and for which other run it waited last. A run is an instruction in a task. Runs
+// end by events, in order of time. flights.h decides how fast they go.
 //
 // A rank's host launches the kernels of the compute stream one after the other and runs ahead of
 // the device as far as it can. A kernel begins when the device is ready and the host has launched
-// it. A run of several kernels lasts as long as they do. It begins so late that none of them would
-// have to wait for its launch.
+// it. A run of several kernels begins so late that none of its kernels would have to wait for its
+// launch.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +20,9 @@
 namespace meshwright::sim {
 
 struct RankTimes {
-  std::vector<SimTime> begin, end;  // per run; end < 0: has not ended
-  std::vector<int> previous;  // per run: the one that ended last of those it waited for, -1: none
+  std::vector<SimTime> begin, end;  // for each run; an end below 0 means that it has not ended
+  // For each run, the run that ended last among those it waited for, or -1 if there is none.
+  std::vector<int> previous;
 };
 
 class Clock {
@@ -44,7 +45,7 @@ class Clock {
   bool done(int rank, int run) const { return times(rank).end[run] >= 0; }
 
   // Records that a rank is ready for a run. Until alone() or together() starts the run, its `begin`
-  // is the time at which the rank was ready.
+  // holds the time at which the rank was ready.
   void reached(const Arrival& arrival, int previous_of_lane, std::span<const int> waited) {
     RankTimes& own = ranks_[arrival.rank];
     wait_for_messages(arrival, waited);
@@ -83,8 +84,8 @@ class Clock {
   const RankTimes& times(int rank) const { return ranks_[rank]; }
 
  private:
-  // Delays the host until the messages that the run waits for have arrived, because frameworks that
-  // launch kernels one by one wait for a message before they launch what needs it.
+  // Delays the host until the messages that the run waits for have arrived. Frameworks that launch
+  // kernels one by one wait for a message before they launch a kernel that needs it.
   void wait_for_messages(const Arrival& arrival, std::span<const int> waited) {
     const StepTimes& times = *step_times_[arrival.rank];
     if (!times.host_waits || times.kernels[arrival.step] == 0) return;
@@ -94,9 +95,9 @@ class Clock {
       if (is_message[run]) host = std::max(host, ranks_[arrival.rank].end[run]);
   }
 
-  // Returns the earliest begin of the run at which the host has launched each of its kernels by the
-  // time of that kernel's turn, and advances the host's time by these launches. Returns 0 for a run
-  // without launches.
+  // Returns the earliest begin of the run at which the host will have launched each of its kernels
+  // when the kernel's turn comes, and advances the host's time by these launches. Returns 0 for a
+  // run without launches.
   SimTime launched(const Arrival& arrival) {
     const StepTimes& times = *step_times_[arrival.rank];
     const int kernels = times.kernels[arrival.step];
@@ -127,14 +128,15 @@ class Clock {
 
   void end(int rank, int run) { ranks_[rank].end[run] = flights_.now(); }
 
-  std::vector<const StepTimes*> step_times_;  // of each rank
+  std::vector<const StepTimes*> step_times_;  // durations of the steps of each rank
   std::vector<RankTimes> ranks_;
-  std::vector<std::vector<char>> is_message_;  // per rank and run that has begun
-  std::vector<SimTime> launched_;              // of each rank's host: the last kernel's launch
+  // For each rank and run, whether the run has begun and is a message.
+  std::vector<std::vector<char>> is_message_;
+  std::vector<SimTime> launched_;  // by rank: when its host has launched the last kernel
   Flights flights_;
-  std::vector<Flights::Member> members_;  // of the run that begins
-  std::vector<int> ended_;                // ranks whose run has ended
-  std::size_t woken_ = 0;                 // of them
+  std::vector<Flights::Member> members_;  // of the run that begins at present
+  std::vector<int> ended_;                // ranks whose runs ended with the last event
+  std::size_t woken_ = 0;                 // number of `ended_` that next_end() has returned
 };
 
 }  // namespace meshwright::sim

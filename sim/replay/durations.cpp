@@ -9,8 +9,8 @@ namespace meshwright::sim {
 
 namespace {
 
-// Converts seconds to picoseconds, which have 63 bits: 106 days. Throws InputError from 1e6 seconds
-// (11 days) on, because no operation that anybody wants takes so long.
+// Converts seconds to picoseconds. 63 bits hold 106 days of them. Throws InputError for 1e6 seconds
+// (11 days) or more, because no reasonable operation takes so long.
 SimTime checked_sim_time(Seconds time) {
   constexpr double longest_s = 1e6;
   if (!(time.value < longest_s))
@@ -42,8 +42,8 @@ Durations::Durations(const JobSettings& settings, const Mesh& mesh, const Topolo
       cost_(topology.cluster(), settings.training),
       straggling_(straggling_of(topology.cluster().machine.gpu.kernels, settings)) {}
 
-// Returns the time of an exchange of tokens that sends each once. All layers choose among as many
-// experts, so the bytes say which exchange it is.
+// Returns the time of an all-to-all of tokens that sends each token once to a host. All layers have
+// the same number of experts, so the bytes are enough as a key.
 SimTime Durations::deduplicated(const Instruction& instruction, const ExpertChoices& choices) {
   const Key key{deduplicated_kind, static_cast<int>(instruction.group), 0,
                 sent_bytes(instruction, topology_.cluster().machine)};

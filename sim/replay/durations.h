@@ -16,13 +16,13 @@ namespace meshwright::sim {
 
 struct StepTimes {
   std::vector<SimTime> lasts;
-  // For steps of the compute stream, the time that the host needs to launch their kernels. All zero
-  // means that no host launches kernels.
+  // For steps of the compute stream, the time that the host needs to launch their kernels. It is 0
+  // for all other steps, and if no host launches kernels one by one.
   std::vector<SimTime> launch;
-  std::vector<int> kernels;   // how many it launches
-  std::vector<char> message;  // point to point, or counts of tokens that the host must know
+  std::vector<int> kernels;   // number of kernels that it launches
+  std::vector<char> message;  // 1 for messages and for counts of tokens that the host must know
   std::vector<PortLoads> loads;
-  bool host_waits = false;  // for its messages to arrive, before it launches more
+  bool host_waits = false;  // whether the host waits for messages before it launches more
 };
 
 class Durations {
@@ -49,7 +49,8 @@ class Durations {
   const Topology& topology_;
   PortUse ports_;
   CostModel cost_;
-  double straggling_;  // factor of compute time: a step goes on with the slowest of its ranks
+  // Factor on compute time, because a step goes on with the slowest of its ranks.
+  double straggling_;
   std::map<GroupKind, Groups> groups_;
   std::map<Key, SimTime> known_;
 };

@@ -107,7 +107,7 @@ void Flights::set_rate(int id) {
     changed.since = now();
   }
   changed.rate = rate;
-  constexpr double longest = 8e18;  // 92 days; one run more still fits
+  constexpr double longest = 8e18;  // 92 days in picoseconds; one more run still fits
   const double lasts = static_cast<double>(changed.left) / rate;
   if (static_cast<double>(changed.since) + lasts > longest)
     throw InputError("the step would take more than 92 days of simulated time");

@@ -1,12 +1,12 @@
-// Keeps the runs in flight and their speeds. What a rank sends and receives shares its ports, and
-// its kernels are slower while a collective moves bytes over NVLink.
+// Keeps the runs in flight and their speeds. Communication shares the ports of its ranks, and
+// kernels are slower while a collective moves bytes over NVLink.
 //
-// A run at full speed keeps shares of ports busy. Its actual speed is 1 / (the largest sum of such
-// shares at a port that any of its ranks uses), and at most full speed. Each port is shared
-// equally, and no share depends on who came first. A collective takes a part of the GPU's
-// multiprocessors and memory bandwidth in proportion to what it moves over NVLink: during that
-// time, kernels take 1 + slowdown * (share of NVLink in use) as long. If kernels share the GPU, n
-// of them at once each take n times as long, because each alone would fill it.
+// A run at full speed keeps a share of each port busy. Its actual speed is 1 / (the largest sum of
+// such shares at a port that any of its ranks uses), and at most full speed. No speed depends on
+// which run came first. A collective takes a part of the GPU's multiprocessors and memory bandwidth
+// in proportion to the bytes that it sends over NVLink: during that time, kernels take 1 + slowdown
+// * (share of NVLink in use) times as long. If kernels share the GPU, n of them at once each take n
+// times as long, because each alone would fill it.
 #pragma once
 
 #include <array>
@@ -38,9 +38,10 @@ class Flights {
  public:
   struct Member {
     int rank = 0, run = 0;
-    const PortLoads* loads = nullptr;  // outlives the flight
+    // Loads that the member puts on ports; they must outlive the flight.
+    const PortLoads* loads = nullptr;
     bool computes = false;
-    double rate = 1;  // that this member's ports leave
+    double rate = 1;  // the speed that the ports, or the GPU, of this member allow
   };
 
   enum class Kernels : std::uint8_t { independent, shared };
@@ -61,9 +62,9 @@ class Flights {
  private:
   struct Flight {
     std::vector<Member> members;
-    SimTime left = 0;   // at full speed
-    SimTime since = 0;  // begin, or when `left` was known
-    double rate = 0;    // 0: not known yet
+    SimTime left = 0;   // time that is left at full speed
+    SimTime since = 0;  // the begin of the run, or the time at which `left` was computed
+    double rate = 0;    // speed of the run; 0 if it is not known yet
     std::int32_t version = 0;
   };
   struct Place {
@@ -72,8 +73,9 @@ class Flights {
 
   struct RankState {
     std::vector<Place> under_way;
-    std::array<std::int64_t, port_count> used{};  // sums of their loads
-    int computing = 0;                            // kernels in flight
+    // Sums of the loads of all members in flight, by port.
+    std::array<std::int64_t, port_count> used{};
+    int computing = 0;  // number of kernels in flight
     bool changed = false;
   };
 
@@ -87,12 +89,12 @@ class Flights {
 
   double slowdown_;
   Kernels kernels_;
-  EventQueue ends_;  // kind: version of the flight, a: flight
+  EventQueue ends_;  // the event's kind is the version of the flight, and `a` is the flight
   std::vector<Flight> flights_;
   std::vector<int> free_;
   int ended_ = -1;
   std::vector<RankState> ranks_;
-  std::vector<int> changed_;  // ranks of whose ports more or less is used
+  std::vector<int> changed_;  // ranks whose ports or GPU are used more or less than before
 };
 
 }  // namespace meshwright::sim

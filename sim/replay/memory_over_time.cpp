@@ -21,8 +21,9 @@ struct Span {
 
 // The tasks of one micro-batch on one chunk, and when the slot of its activations is reused.
 struct MicroBatch {
-  int forward = -1, load = -1, backward = -1, weights = -1;  // tasks, -1: none
-  SimTime handed_on = std::numeric_limits<SimTime>::max();   // its slot has the next one's content
+  int forward = -1, load = -1, backward = -1, weights = -1;  // indices of tasks; -1: none
+  // The time at which the next micro-batch gets its slot.
+  SimTime handed_on = std::numeric_limits<SimTime>::max();
   int last() const { return weights >= 0 ? weights : backward; }
 };
 
@@ -86,10 +87,11 @@ class Memory {
     }
   }
 
-  // Records when each slot gets the next micro-batch's content. That may happen as soon as all of
-  // the slot has been read, whatever the backward task still communicates.
+  // Records when each slot is given to the next micro-batch. That may happen before the backward
+  // task has ended, as soon as all of the slot has been read.
   void hand_slots_on() {
-    std::map<std::pair<int, int>, std::map<SimTime, MicroBatch*>> users;  // by pool and slot
+    // By pool and slot: its micro-batches by the begin of their forward.
+    std::map<std::pair<int, int>, std::map<SimTime, MicroBatch*>> users;
     for (auto& [key, of] : micro_batches_)
       if (of.forward >= 0)
         users[{program_.memory.pool_of(key.first), program_.tasks[of.forward].slot}]

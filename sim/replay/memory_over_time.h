@@ -1,4 +1,4 @@
-// Finds the memory of one rank over a step: which bytes of its MemoryPlan are live when.
+// Finds the memory of one rank over a step: which bytes of its memory plan are live at which time.
 #pragma once
 
 #include <array>
@@ -11,14 +11,15 @@
 namespace meshwright::sim {
 
 struct MemoryPoint {
-  SimTime time = 0;                                      // until the next point
+  SimTime time = 0;  // `bytes` are live from here to the next point
   std::array<std::int64_t, memory_class_count> bytes{};  // indexed by MemoryClass
   std::int64_t total() const;
 };
 
 // Returns the points in time at which the live bytes change. `entries` are those of one rank of the
-// Program's stage, in any order. The live bytes never exceed the arena, because buffers may leave
-// gaps in it. Buffers that only some ranks own count if Program::fullest owns them.
+// Program's stage, in any order. The live bytes never exceed the arena, which may have gaps between
+// buffers. Memory of the host does not count. Buffers that only some ranks own count if
+// Program::fullest owns them.
 std::vector<MemoryPoint> memory_over_time(const Program& program,
                                           std::span<const TimelineEntry> entries);
 

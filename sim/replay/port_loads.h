@@ -1,4 +1,4 @@
-// Predicts how much of a rank's ports a communication uses while it has them for itself.
+// Predicts how much of a rank's ports a communication uses while it shares them with no other.
 #pragma once
 
 #include <map>
@@ -13,22 +13,23 @@ namespace meshwright::sim {
 
 // How one rank sends and receives in a communication.
 struct PortTraffic {
-  bool out = false, in = false;  // directions
-  bool across = false;           // between hosts
-  int ranks_here = 1;            // most ranks of one group, or of one pair, on one host
-  double bytes = 0;              // that the rank moves in its group
-  double bytes_here = 0;         // that it would move in a group of these ranks of its host alone
+  bool out = false, in = false;  // whether it sends, and whether it receives
+  bool across = false;           // whether it goes between hosts
+  int ranks_here = 1;  // largest number of ranks of one group, or of one pair, on one host
+  double bytes = 0;    // bytes that the rank moves in its group
+  // Bytes that it would move in a group of only the `ranks_here` ranks on its host.
+  double bytes_here = 0;
 };
 
-// Returns the loads of a communication that takes `lasts` while it has the ports for itself.
+// Returns the loads of a communication that takes `lasts` while it shares its ports with no other.
 PortLoads loads_of(const PortTraffic& traffic, const Topology& topology, Seconds lasts);
 // Returns the loads of a copy between a device and its host's memory.
 PortLoads loads_of_host_copy(bool out, const Machine& machine);
 
 // Returns the loads of communication on a rank's ports. Traffic between hosts uses the rank's share
 // of its host's NICs. Traffic inside a host uses NVLink (or the way to the host if there is none),
-// by the bytes that the rank moves there in that time. A collective uses both directions, a message
-// or a copy one. The loads are the same for all ranks of a stage.
+// in proportion to the bytes that the rank moves inside the host. A collective uses both
+// directions, a message or a copy one. The loads are the same for all ranks of a stage.
 class PortUse {
  public:
   PortUse(const Mesh& mesh, const Topology& topology) : mesh_(mesh), topology_(topology) {}
@@ -37,7 +38,7 @@ class PortUse {
 
  private:
   struct Reach {
-    int per_host = 1;  // most ranks of one group, or pair, on one host
+    int per_host = 1;  // largest number of ranks of one group, or pair, on one host
     bool across = false;
   };
   Reach of_groups(GroupKind kind);
@@ -46,7 +47,7 @@ class PortUse {
 
   const Mesh& mesh_;
   const Topology& topology_;
-  std::map<std::pair<int, int>, Reach> known_;  // {-1, group} or {stage, stage}
+  std::map<std::pair<int, int>, Reach> known_;  // the key is {-1, group} or {stage, stage}
 };
 
 }  // namespace meshwright::sim

@@ -14,8 +14,8 @@ namespace meshwright::sim {
 
 namespace {
 
-// Adds the instructions, bytes and timeline entries of one class of ranks to the result. Bytes
-// count for every rank of the class.
+// Adds the instructions, bytes and timeline entries of one class of ranks to the result. Only the
+// bytes count for every rank of the class.
 void collect(const Script& script, const RankTimes& times, const RankClass& part, bool timeline,
              ReplayResult& result) {
   for (int task = 0; task < script.tasks(); ++task) {

@@ -8,7 +8,8 @@
 
 namespace meshwright::sim {
 
-// Returns for each rank the rank that represents it in the timeline of replay() on that cluster.
+// Returns for each rank the rank that represents it in the timeline of replay() on this cluster, if
+// ranks are folded.
 std::vector<int> stand_ins(const std::vector<Program>& stages, const Cluster& cluster);
 
 }  // namespace meshwright::sim

@@ -11,8 +11,8 @@ namespace {
 constexpr std::int64_t most_failures = 1'000'000;
 constexpr double longest_of_work = 1000;
 
-// Generates random numbers by SplitMix64 (Steele, Lea and Flood 2014), one stream for each seed and
-// run.
+// Generates random numbers by SplitMix64 (Steele, Lea and Flood 2014), with another sequence for
+// each seed and run.
 class Random {
  public:
   Random(std::uint64_t seed, int run) : state_(seed) {
@@ -64,8 +64,10 @@ class FailureTimes {
 struct Work {
   double interval_s, stall_s, write_s;
 
-  double first_s() const { return interval_s + stall_s; }  // until the first copy is made
-  double cycle_s() const { return std::max(interval_s, write_s) + stall_s; }  // to the next one
+  // Returns the seconds until the first copy is made.
+  double first_s() const { return interval_s + stall_s; }
+  // Returns the seconds from one copy to the next.
+  double cycle_s() const { return std::max(interval_s, write_s) + stall_s; }
 
   // Returns the time that `work_s` of steps takes, with its checkpoints.
   double time_of(double work_s) const {
@@ -138,7 +140,8 @@ class Player {
   }
 
  private:
-  // Works until the next failure. Returns the seconds of steps that the newest checkpoint keeps.
+  // Works until the next failure. Returns the seconds of steps since the last recovery that the
+  // newest checkpoint keeps.
   double work_until_failure() {
     const FailureSource& source = next_.source();
     const double time_s = next_.at() - clock_, worked_s = work_.within(time_s);
@@ -189,7 +192,7 @@ class Player {
   Hosts hosts_;
   PlayedRun run_;
   double clock_ = 0;
-  double ready_ = 0;  // when all hosts that were asked for are there
+  double ready_ = 0;  // when all hosts that were requested have arrived
 };
 
 }  // namespace

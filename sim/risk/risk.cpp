@@ -12,7 +12,7 @@ namespace meshwright::sim {
 
 namespace {
 
-// Limits the failures of all runs together, which take about a second to simulate.
+// Limits the failures of all runs together. This many take about a second to simulate.
 constexpr double most_failures_of_all = 2e7;
 constexpr int fewest_runs = 100;
 
@@ -32,8 +32,8 @@ Spread spread_of(std::vector<double> values) {
   return spread;
 }
 
-// Simulates all runs. They are divided into pieces, so that threads do not share what they write.
-// The first run is `first`.
+// Simulates all runs, except run 0, which is `first`. They are divided into pieces, so that threads
+// do not write to the same memory.
 std::vector<PlayedRun> play_all(const RunModel& model, const RiskOptions& options, int runs,
                                 const PlayedRun& first) {
   constexpr int of_piece = 50;

@@ -9,8 +9,8 @@
 namespace meshwright::sim {
 
 // Returns the model of the job's run, or none if nothing fails or the job has neither
-// training.steps nor objective.tokens. `prediction` is that of a step of `training`, with its
-// goodput.
+// training.steps nor objective.tokens. `prediction` is the prediction of a step of `training`, with
+// its goodput.
 std::optional<RunModel> run_model(const Job& job, const Training& training, double checkpoint_bytes,
                                   const Cluster& cluster, const Prediction& prediction);
 

@@ -14,8 +14,8 @@ struct WholeRun {
 };
 
 // Simulate the run of a job on all cores. Return nothing if nothing fails, or if the job does not
-// say how long its run is (training.steps or objective.tokens).
-// The run has the steps of `training`, or those of a compiled plan.
+// say how long its run is (training.steps or objective.tokens). The batch of the run is that of
+// `training` or of the compiled plan.
 std::optional<WholeRun> whole_run(const Job& job, const Training& training, double checkpoint_bytes,
                                   const Cluster& cluster, const Prediction& prediction);
 std::optional<WholeRun> whole_run(const Job& job, const Compiled& compiled, const Cluster& cluster,

@@ -12,8 +12,9 @@ using nlohmann::literals::operator""_json_pointer;
 
 namespace {
 
-// Published recipes of Megatron-Core that share experts out give each rank whole ones: their expert
-// tensor degree is 1.
+// Adds to a job what published recipes of Megatron-Core have if they do not say otherwise. Models
+// with experts have the usual capacity of experts per rank. Ranks that share experts in groups have
+// whole experts, so their expert tensor degree is 1.
 void state_experts(json& job) {
   json& model = job.at("model");
   if (model.is_object() && !model.contains("expert_rank_capacity_factor") &&
@@ -31,9 +32,9 @@ void state_experts(json& job) {
     parallelism["expert_tensor"] = 1;
 }
 
-// Returns the job of a row. A source that does not say which fused kernel computed attention ran
-// what its framework chooses on that GPU. A job that leaves the key out means the same, so an
-// assumed fused kernel is removed.
+// Returns the job of a row, with what follows from its source. If a source does not say which fused
+// kernel computed attention, its framework chose one for the GPU. A job that leaves out the key
+// means the same, so an assumed fused kernel is removed.
 json stated(const StepRow& row) {
   json job = parse_json(row.job, row.id);
   const bool is_assumed = std::ranges::count(row.assumed, "training.attention") > 0;
@@ -54,15 +55,15 @@ json stated(const StepRow& row) {
   return job;
 }
 
-// Returns whether gradients are written with zeros before each step, as Megatron-LM's buffers are.
-// PyTorch's optimizers drop gradients instead (zero_grad with set_to_none), and the first backward
-// pass makes them anew.
+// Returns whether gradients are overwritten with zeros before each step, as Megatron-LM does with
+// its buffers. PyTorch's optimizers drop gradients instead (zero_grad with set_to_none), and the
+// first backward pass allocates them anew.
 bool clears_gradients(Framework framework) { return !is_of_pytorch(framework); }
 
 }  // namespace
 
-// Reads the name from the JSON if it is there. The rules about jobs would reject a machine without
-// a known profile, but it may be the machine whose profile the caller has.
+// Reads the name from the JSON if the job has a single one. The rules about jobs would reject a
+// machine without a known profile, but it may be the machine whose profile the caller has.
 std::string machine_of(const StepRow& row) {
   const json job = parse_json(row.job, row.id);
   const auto key = "/cluster/machine"_json_pointer;
@@ -76,9 +77,9 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
   result.job = read_job(value, row.id, ".", [&](const std::string&) { return facts_of(machine); });
   result.cluster = make_cluster(result.job.cluster, machine, counts_of(result.job.cluster).front());
   result.plan = settle(result.job, result.cluster.ranks(), facts_of(machine));
-  // Values that a row does not state are as in the frameworks that were measured (Megatron-LM and
-  // its relatives): every stage has the same number of blocks, gradients of fp16 are reduced in
-  // fp16, and weights are gathered by one call of NCCL.
+  // Values that a row does not state are as in Megatron-LM and its relatives: every stage has the
+  // same number of blocks, gradients of fp16 are reduced in fp16, and weights are gathered by one
+  // call of NCCL.
   Parallelism& p = result.plan.parallelism;
   if (!value.contains("/parallelism/hierarchical_gather"_json_pointer))
     p.hierarchical_gather = false;
@@ -88,28 +89,29 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
   if (p.overlap_tensor && p.tensor > 1 &&
       !value.contains("/parallelism/tensor_chunks"_json_pointer))
     p.tensor_chunks = 4;
-  // A row that shards everything, splits sequences and compiles is from PyTorch, which applies FSDP
-  // over whole context groups.
+  // A row with ZeRO 3, context groups and a full compiler is from PyTorch, which applies FSDP over
+  // whole context groups.
   if (p.zero_stage == 3 && p.context > 1 && result.plan.training.compiler == CompilerLevel::full)
     p.context_of_pytorch = true;
   Training& t = result.plan.training;
   if (t.precision == Precision::fp16 &&
       !value.contains("/training/gradient_reduce_precision"_json_pointer))
     t.gradient_reduce = Dtype::f16;
-  // Megatron multiplies in 8 or 4 bits in its experts too, as in all linear layers of Transformer
-  // Engine.
+  // Megatron-LM computes matmuls of experts in 8 or 4 bits too, as those of all linear layers of
+  // Transformer Engine.
   if (quantizes(t.precision) && result.job.model.experts > 0 &&
       !value.contains("/training/fp8_experts"_json_pointer))
     t.fp8_experts = true;
-  // In Megatron-LM and its relatives, the loss of language models is one kernel. It is neither
-  // in pieces, as in PyTorch, nor fused with the head, as this project's compiler does.
-  // torchtitan compiles its blocks alone, so its loss is in pieces even where blocks are compiled.
+  // In Megatron-LM and its relatives, the loss of language models is one kernel. It neither
+  // consists of several kernels, as in PyTorch, nor is it fused with the head, as this project's
+  // compiler does. torchtitan compiles only its blocks, so its loss consists of several kernels
+  // even if blocks are compiled.
   const bool has_eager_loss = t.framework == Framework::torchtitan ||
                               (is_of_pytorch(t.framework) && t.compiler == CompilerLevel::none);
   if (!value.contains("/training/passes_off"_json_pointer) && !has_eager_loss)
     t.passes_off = {"eager_loss", "fuse_loss"};
-  // The compilers that were measured (XLA, torch.compile) rematerialize rows, whatever memory there
-  // is.
+  // The compilers whose steps were measured (XLA, torch.compile) do what
+  // training.rematerialize_rows asks for, whether memory is short or not.
   if (t.compiler == CompilerLevel::full &&
       !value.contains("/training/rematerialize_rows"_json_pointer))
     t.rematerialize_rows = true;

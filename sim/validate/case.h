@@ -1,4 +1,4 @@
-// Turns a published training step into a question to the simulator: its cluster and its resolved
+// Converts a published training step to a question for the simulator: its cluster and its resolved
 // plan.
 #pragma once
 
@@ -14,13 +14,13 @@ struct StepCase {
   Job job;
   Cluster cluster;
   Plan plan;
-  std::string key;       // equal for cases that differ in their clusters alone
-  std::string question;  // equal for cases that differ in their plans alone
-  std::string per_gpu;   // equal for cases that differ in the number of replicas alone
+  std::string key;       // equal for cases that differ in their clusters only
+  std::string question;  // equal for cases that differ in their plans only
+  std::string per_gpu;   // equal for cases that differ in the number of replicas only
 };
 
-// Returns the name of the machine that the row's job asks for, or the first machine that it allows
-// if it names several.
+// Returns the name of the machine that the job of the row names, or the first machine that the job
+// allows.
 std::string machine_of(const StepRow& row);
 StepCase case_of(const StepRow& row, const Machine& machine);
 

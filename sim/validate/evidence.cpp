@@ -47,7 +47,8 @@ CollectiveKind read_kind(Fields& fields) {
       .second;
 }
 
-// Reads how a row was measured. Keys that the row leaves out are as `harness`, which its file sets.
+// Reads how a row was measured. For keys that the row leaves out, the values of its file in
+// `harness` stay.
 Harness read_harness(Fields& fields, Harness harness) {
   if (fields.has("harness"))
     harness.kind = static_cast<HarnessKind>(choose(
@@ -56,7 +57,7 @@ Harness read_harness(Fields& fields, Harness harness) {
   return harness;
 }
 
-// Accepts keys that are for human readers only. The scores do not use them.
+// Marks keys that are for human readers only as read.
 void allow_remarks(Fields& fields) {
   for (const char* key : {"notes", "assumed"}) fields.has(key);
 }
@@ -133,15 +134,16 @@ void read_row(Fields row, Harness of_file, Evidence& evidence) {
     row.fail("job", "missing; a row has a 'job', a 'collective' or a 'max_batch_native'");
 }
 
-// Reads whose steps a file has. A file that does not say it has those of the repository that its
-// source names.
+// Reads which framework ran the steps of a file. If the file does not say it, the repository that
+// its source names decides.
 Framework read_framework(Fields& source, const Evidence& evidence) {
   if (!source.has("framework")) return framework_of_source(evidence.where);
   const auto word = source.required<std::string>("framework");
   return static_cast<Framework>(choose(source, "framework", "framework", word, framework_words()));
 }
 
-// Throws InputError, with the form to write, if a file is a log of another program.
+// Throws InputError, with an example of the right form, if a file is a log of nccl-tests or of a
+// training program.
 void refuse_logs(const std::string& path, const std::string& text) {
   const auto holds = [&](std::string_view word) { return text.find(word) != std::string::npos; };
   if (text.starts_with('{') || text.starts_with('[')) return;

@@ -35,16 +35,16 @@ bool is_free(const TunableConstant& constant, const FitOptions& options) {
 struct Row {
   double measured = 0, weight = 1;
   std::string source;
-  Cluster cluster;       // as its profile says, whose constants are fitted
-  std::string stack;     // what it ran with, applied after them
-  std::string question;  // equal for rows that differ in their plans alone; none: a collective
-  std::shared_ptr<const Compiled> compiled;  // none: a collective
+  Cluster cluster;       // with the profile whose constants are fitted
+  std::string stack;     // software stack, applied to the machine after the constants
+  std::string question;  // equal for rows that differ in their plans only; empty: a collective
+  std::shared_ptr<const Compiled> compiled;  // null: a collective
   // If set, the step is too long to replay and is extrapolated from two short ones: time = first +
   // periods * (second - first).
   std::shared_ptr<const Compiled> longer;
   double periods = 0;
   CollectiveRow collective;
-  std::vector<int> constants;  // that it may depend on
+  std::vector<int> constants;  // indices of the constants that it may depend on
 };
 
 double predicted(const Row& row, const Cluster& cluster) {
@@ -60,7 +60,7 @@ double predicted(const Row& row, const Cluster& cluster) {
   return predicted_time(row.collective, cluster).value;
 }
 
-// Returns by what factor a row counts more than others of its source. Plans choose between the
+// Returns the factor by which a row counts more than others of its source. Plans choose between the
 // layouts of one question over several hosts, so each of k layouts counts 1 + (k - 1) / k times.
 double weight_of_layout(const Row& row, std::span<const Row> source) {
   if (row.question.empty() || row.cluster.hosts == 1) return 1;
@@ -68,8 +68,8 @@ double weight_of_layout(const Row& row, std::span<const Row> source) {
   return 2 - 1 / static_cast<double>(layouts);
 }
 
-// The fit as vectors: logarithms of the constants, relative to their starts, and of predicted /
-// measured times.
+// The fit as vectors: logarithms of the constants relative to their starts, and logarithms of
+// predicted / measured times.
 class Problem {
  public:
   Problem(std::span<const Evidence> evidence, const FitOptions& options)
@@ -196,8 +196,9 @@ class Problem {
     rows_.push_back(std::move(added));
   }
 
-  // Adds the rows of a source. If it has hundreds of similar steps, each n-th step stands for n,
-  // which saves time. All collectives are added, because they are fast to predict.
+  // Adds the rows of a source. To save time, only each n-th step of a source with more than 80
+  // steps is added. All collectives are added, because they are fast to predict. The weights of a
+  // source's rows sum to the same number for every source, apart from weight_of_layout().
   void add(const Evidence& evidence) {
     constexpr std::size_t most_rows = 80;
     constexpr double weight_of_source = 24;
@@ -221,8 +222,8 @@ class Problem {
 
   bool links_alone_ = false;
   std::vector<Row> rows_;
-  std::vector<double> starts_;  // of the constants
-  std::vector<bool> free_;      // which of them the fit changes
+  std::vector<double> starts_;  // values at which the constants start
+  std::vector<bool> free_;      // whether the fit changes each constant
   std::map<std::string, Machine> machines_;
   MachineLoader load_;
   bool near_profile_ = false;
@@ -246,8 +247,8 @@ double cost(const Problem& problem, const Eigen::VectorXd& x, const Eigen::Vecto
   return sum;
 }
 
-// Keeps constants within their limits. A constant whose start is outside may stay there, because a
-// profile may have such values.
+// Keeps constants within their limits. A constant whose start is outside may stay there, because
+// profiles may have such values. A constant whose start is 0 is left alone.
 void keep_inside(const Problem& problem, Eigen::VectorXd& x) {
   for (int c = 0; c < x.size(); ++c) {
     const TunableConstant& constant = tunable_constants()[c];

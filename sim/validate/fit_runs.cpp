@@ -12,8 +12,8 @@ namespace meshwright::sim {
 
 namespace {
 
-// The spread that remains if all constants are known: the model's own error, from sources with many
-// rows.
+// The spread (standard deviation of the logarithm) that remains if all constants are known: the
+// error of the model itself, from sources with many rows.
 constexpr double least_spread = 0.03;
 constexpr double of_eight_in_ten = 1.2816;  // the normal distribution's 90th percentile
 
@@ -41,7 +41,7 @@ Residuals::Interval interval(double spread, double errors, int rows) {
   return {std::exp(-of_eight_in_ten * all), std::exp(of_eight_in_ten * all), rows};
 }
 
-// Returns the root mean square of the errors, in logarithms, that remain after the fit.
+// Returns the root mean square of log(predicted / measured) after the fit.
 double unexplained(std::span<const FittedRun> runs) {
   double sum = 0;
   for (const FittedRun& run : runs) sum += std::pow(std::log(run.after_s / run.measured_s), 2);

@@ -1,5 +1,5 @@
-// Fits the constants of one machine to steps that its owner measured, as few as one. The constants
-// of its profile are what is assumed before, and they move as far as the steps call for.
+// Fits the constants of one machine to steps that its owner measured, even to a single one. The
+// constants of its profile are the prior, and they change as far as the steps require.
 #pragma once
 
 #include <functional>
@@ -12,16 +12,17 @@ namespace meshwright::sim {
 
 struct FittedRun {
   std::string id;
-  double measured_s = 0, before_s = 0, after_s = 0;  // step times: measured, predicted
+  // Step times: measured, and predicted with the constants before and after the fit.
+  double measured_s = 0, before_s = 0, after_s = 0;
 };
 
 struct RunsFit {
-  Machine machine;  // with the constants; its `residuals` hold `after`
+  Machine machine;  // with the fitted constants; its `residuals` hold `after`
   Fit fit;
   std::vector<FittedRun> runs;
   // The interval of measured / predicted step time, with the profile's constants (`before`) and
-  // with the fitted ones (`after`). 8 of 10 steps on one host, or on several if a run has several,
-  // are expected to lie in it.
+  // with the fitted ones (`after`). 8 of 10 steps on one host are expected to be in it, or 8 of 10
+  // on several hosts if one of the runs has several.
   Residuals::Interval before, after;
 };
 

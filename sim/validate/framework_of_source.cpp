@@ -10,16 +10,16 @@ struct Repository {
   StatesOfSource states = StatesOfSource::full;
 };
 
-// Frameworks without a word of their own are the ones that they are built on. A source is that of
-// the first row that it names, because a guide to one framework may be in another's repository.
-// NeMo AutoModel has no row: it runs Transformer Engine's kernels under PyTorch's FSDP.
+// A framework without an entry in Framework counts as the one that it is built on. The first row
+// that a source names decides, because a guide to one framework may be in another's repository.
+// NeMo AutoModel has no row, because it runs Transformer Engine's kernels under PyTorch's FSDP.
 constexpr Repository repositories[] = {
     {"Pai-Megatron-Patch", Framework::megatron_lm},
     {"Megatron-DeepSpeed", Framework::megatron_lm},
     {"NVIDIA-NeMo/Megatron-Bridge", Framework::megatron_bridge},
     {"NVIDIA/dgxc-benchmarking", Framework::megatron_bridge},
     {"NVIDIA/NeMo", Framework::megatron_bridge},
-    {"llama2_70b_lora", Framework::megatron_bridge},  // MLPerf's, by NVIDIA
+    {"llama2_70b_lora", Framework::megatron_bridge},  // a benchmark of MLPerf, as run by NVIDIA
     {"NVIDIA/Megatron-LM", Framework::megatron_lm},
     {"pytorch/torchtitan", Framework::torchtitan},
     {"pytorch/ao", Framework::torchtitan},
@@ -38,7 +38,7 @@ constexpr Repository repositories[] = {
     {"karpathy/nanoGPT", Framework::pytorch},
 };
 
-// Returns the first repository that `where` names, or one without a name.
+// Returns the first row whose repository `where` names, or a row without a name.
 Repository repository_in(std::string_view where) {
   for (const Repository& each : repositories)
     if (where.find(each.name) != std::string_view::npos) return each;

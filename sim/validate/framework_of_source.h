@@ -1,4 +1,4 @@
-// Tells whose training steps a public repository publishes.
+// Finds out which framework ran the training steps that a public repository publishes.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,9 @@
 
 namespace meshwright::sim {
 
-// Returns the framework of a known repository in `where`, the text that says where a source is
-// public, or meshwright if it names none. Code bases with kernels of their own have none.
+// Returns the framework of a known repository that `where` names, or Framework::meshwright if it
+// names none. `where` is the text that says where a source is public. Code bases with kernels of
+// their own are not known.
 Framework framework_of_source(std::string_view where);
 
 // How a repository's code keeps weights and moments when it trains in bf16.

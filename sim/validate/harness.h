@@ -12,8 +12,8 @@
 namespace meshwright::sim {
 
 enum class HarnessKind : std::uint8_t {
-  many_processes,  // one for each GPU, by MPI, as in training
-  one_process,     // nccl-tests -t: a thread for each GPU
+  many_processes,  // one process for each GPU, by MPI, as in training
+  one_process,     // nccl-tests -t: one process with a thread for each GPU
   one_thread,      // nccl-tests -g: one thread launches on one GPU after the other
   framework        // torch.distributed, one call at a time
 };
@@ -21,7 +21,7 @@ const std::vector<std::string>& harness_names();
 
 struct Harness {
   HarnessKind kind = HarnessKind::many_processes;
-  int year = 2025;  // of the software
+  int year = 2025;  // year of the software
 };
 
 // Returns the time that a harness measures for a collective that takes `time`, with `gpus` GPUs on

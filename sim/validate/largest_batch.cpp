@@ -15,7 +15,7 @@ namespace meshwright::sim {
 
 namespace {
 
-// Returns the dropout that config.json gives for the models that can be predicted.
+// Returns the dropout in the config.json of the models that can be predicted.
 double dropout_of(const std::string& model) {
   return model == "albert-base-v2" ? 0 : 0.1;  // github google-research/albert#23
 }
@@ -36,10 +36,10 @@ Job job_of(const LargestBatchRow& row, const Machine& machine) {
       ".", machine_facts);
 }
 
-// Returns the number of tokens that an encoder reads in a data set of texts and their summaries, or
-// none for other data. A row's sequence length is that of the summaries: transformers' example
-// truncates them at 128 tokens, the texts at 1024 (max_target_length, max_source_length), and pads
-// both to that.
+// Returns the number of tokens that an encoder reads if the data set has texts and their summaries,
+// or none for other data. Then the row's sequence length is that of the summaries: the example of
+// the library transformers truncates summaries at 128 tokens and texts at 1024 (max_target_length,
+// max_source_length), and pads both to that.
 std::optional<int> source_length_of(const LargestBatchRow& row, const Model& model) {
   constexpr int longest_text = 1024;
   constexpr std::string_view summarized[] = {"xsum", "cnn_dailymail", "samsum"};
@@ -48,8 +48,8 @@ std::optional<int> source_length_of(const LargestBatchRow& row, const Model& mod
   return longest_text;
 }
 
-// Returns whether a framework such as "transformers-4.11.0-pytorch-1.9.0" is of an earlier version
-// of PyTorch, whose numbers torch_xla shares.
+// Returns whether a framework such as "transformers-4.11.0-pytorch-1.9.0" has a version of PyTorch
+// before `version`. The versions of torch_xla have the same numbers.
 bool is_before(const std::string& framework, std::pair<int, int> version) {
   const std::size_t at = framework.find("pytorch-");
   int major = 0, minor = 0;
@@ -62,7 +62,8 @@ bool is_before(const std::string& framework, std::pair<int, int> version) {
 }  // namespace
 
 std::string zoo_model_of(const std::string& published) {
-  std::string name = published.substr(published.find('/') + 1);  // npos + 1 is 0
+  // Without a "/", find() returns npos, and npos + 1 is 0.
+  std::string name = published.substr(published.find('/') + 1);
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
   for (const char* derived : {"-finetuned-", "-distilled-"})
     name = name.substr(0, name.find(derived));

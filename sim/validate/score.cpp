@@ -19,7 +19,7 @@ namespace meshwright::sim {
 
 namespace {
 
-using Weighted = std::vector<std::pair<double, double>>;  // values with weights
+using Weighted = std::vector<std::pair<double, double>>;  // pairs of a value and its weight
 
 double mean(const Weighted& values) {
   double sum = 0, weights = 0;
@@ -119,8 +119,8 @@ class Scorer {
   }
 
   // Returns the compiled plan of a row, which is reused for the next row if possible. In most
-  // files, rows of one model and plan that differ only in the cluster come one after the other. If
-  // there is one stage, the Programs do not depend on the cluster.
+  // files, rows of one model and plan that differ only in the cluster come one after the other.
+  // With one stage, the Programs do not depend on the cluster.
   const Compiled& compiled(const Job& job, const Plan& plan, const std::string& key,
                            const Cluster& cluster) {
     const bool same = last_ && key == last_key_ && plan.parallelism.pipeline == 1;
@@ -228,8 +228,7 @@ struct PlanTimes {
   double measured_step_time_s = 0, predicted_step_time_s = 0;
 };
 
-// Returns the median step times of one plan that was measured several times, in different years or
-// runs.
+// Returns the median step times of one plan that was measured several times.
 PlanTimes median_of(std::vector<PlanTimes> steps) {
   const auto middle = [&](double PlanTimes::*time) {
     std::ranges::sort(steps, {}, time);
@@ -240,7 +239,8 @@ PlanTimes median_of(std::vector<PlanTimes> steps) {
 }
 
 // The order of the plans for one question, predicted against measured: how many pairs of plans are
-// in the right order, and how much slower than the fastest plan the predicted fastest one is.
+// in the right order, and how much slower than the fastest plan, as a fraction, the plan is that
+// was predicted to be the fastest.
 struct Choice {
   double pairs_in_order = 0, pairs = 0, regret = 0;
 };

@@ -6,15 +6,15 @@ namespace meshwright::sim {
 
 namespace {
 
-// Prefixes of the names of GPUs, or of machines, to which a constant belongs. `all` is empty, which
+// Prefixes of the names of GPUs, or of machines, to which a constant belongs. The empty list `all`
 // means every machine.
 const std::vector<std::string> v100 = {"V100"}, a100 = {"A100"}, h100 = {"H100", "H200"},
                                blackwell = {"B200", "B300", "GB200", "GB300"}, all;
 
 // Shares of the peak of an H100. The largest bf16 matmuls of cuBLAS reach about 720 of 989 TFLOP/s
-// under its power limit. Instructions of the generation before, which the first flash kernels use,
-// reach 63 % of the peak (Luo et al. 2024, Benchmarking and Dissecting the Nvidia Hopper GPU
-// Architecture, table 8).
+// under its power limit. The matrix instructions of the previous generation, which the first flash
+// kernels use, reach 63 % of the peak (Luo et al. 2024, Benchmarking and Dissecting the Nvidia
+// Hopper GPU Architecture, table 8).
 constexpr double h100_gemm = 0.73, h100_mma = 0.63;
 
 bool always(const Plan&) { return true; }
@@ -42,9 +42,9 @@ bool layers(const Plan& plan) {
 
 #define PLACE(field) [](Machine& m) -> double& { return m.field; }
 
-// Adds the constants of collectives inside a host, for each generation of NVSwitch. Latencies start
-// near those that NCCL estimates with (github NVIDIA/nccl src/graph/tuning.cc). In these estimates
-// LL carries a quarter of the bandwidth, and NVLS begins 25 us later than a ring.
+// Adds the constants of collectives inside a host with NVSwitch, for each generation of GPUs.
+// Latencies start near those that NCCL estimates with (github NVIDIA/nccl src/graph/tuning.cc). In
+// these estimates LL has a quarter of the bandwidth, and NVLS begins 25 us later than a ring.
 void add_switches(std::vector<TunableConstant>& rows) {
   struct Generation {
     std::vector<std::string> kinds;
@@ -88,12 +88,12 @@ std::vector<TunableConstant> make_table() {
       rows.push_back(row);
     }
   };
-  // The power limits of these modules are 300, 350 and 450 W.
+  // The power limits of these three modules are 300, 350 and 450 W, in this order.
   for (const auto& [kind, start] : {std::pair("V100-SXM2", 0.9), std::pair("V100-SXM3", 0.95),
                                     std::pair("V100-SXM3-32GB-H", 1.0)})
     rows.push_back(
         {"sustained_clock", {kind}, PLACE(gpu.sustained_clock_share), start, 0.05, 0.7, 1, always});
-  // The power limit of this module is 500 W, where others have 700 W.
+  // The power limit of this module is 500 W. Other modules with an H100 have 700 W.
   rows.push_back({"sustained_clock",
                   {"H100-96GB"},
                   PLACE(gpu.sustained_clock_share),
@@ -118,8 +118,8 @@ std::vector<TunableConstant> make_table() {
   of_gpus({"straggling", {}, PLACE(gpu.kernels.straggling), 0.005, 1, 1e-4, 0.05, ranks});
   of_gpus(
       {"layer_straggling", {}, PLACE(gpu.kernels.layer_straggling), 0.01, 1, 1e-4, 0.05, layers});
-  // Hosts with V100 start lower: two p3dn.24xlarge reach 10 of 12.5 GB/s, and 8 to 32 of them reach
-  // 6 to 8 (NVIDIA/nccl#235).
+  // The network efficiency of hosts with V100 starts lower: two p3dn.24xlarge reach 10 of 12.5
+  // GB/s, and 8 to 32 of them reach 6 to 8 GB/s (NVIDIA/nccl#235).
   const std::pair<std::vector<std::string>, double> networks[] = {{{"dgx-1", "dgx-2", "v100"}, 0.7},
                                                                   {{"dgx-a100"}, 0.85},
                                                                   {{"dgx-h"}, 0.85},
@@ -165,14 +165,14 @@ std::vector<TunableConstant> make_table() {
       {"cudnn_forward", h100, PLACE(gpu.kernels.cudnn_forward), 0.58, 0.1, 0.3, 0.9, cudnn});
   rows.push_back(
       {"cudnn_backward", h100, PLACE(gpu.kernels.cudnn_backward), 0.5, 0.2, 0.2, 0.9, cudnn});
-  // The starts are fitted to forward times of 2k to 16k tokens: TensorRT-LLM's on A100 and cuDNN's
-  // on H100.
+  // The starts are fitted to forward times of TensorRT-LLM on A100 and of cuDNN on H100, for 2k to
+  // 16k tokens.
   for (const auto& [kinds, start] : {std::pair(a100, 640.), std::pair(h100, 1450.)})
     rows.push_back({"attention_ramp", kinds, PLACE(gpu.kernels.attention_ramp), start, 0.4, 50,
                     5000, in_one_kernel});
   const TunableConstant others[] = {
-      // Matmuls of 8,192 x 8,192 x 8,192 reach 1,243 TFLOP/s in fp8 with the conversion of their
-      // input, and 783 in bf16: 0.63 and 0.79 of the peaks.
+      // On an H100, matmuls of 8,192 x 8,192 x 8,192 reach 1,243 TFLOP/s in fp8, with the
+      // conversion of their input, and 783 in bf16. These are 0.63 and 0.79 of the peaks.
       {"fp8_share", h100, PLACE(gpu.kernels.fp8_share), 0.85, 0.1, 0.5, 1.2, fp8},
       {"fp32_share", v100, PLACE(gpu.kernels.fp32_share), 1, 0.1, 0.5, 1.15, fp32},
       {"tf32_share", a100, PLACE(gpu.kernels.tf32_share), 1, 0.2, 0.3, 1.2, tf32},
@@ -184,14 +184,15 @@ std::vector<TunableConstant> make_table() {
       {"narrow_head", all, PLACE(gpu.kernels.narrow_head), 0.9, 0.3, 0.3, 1.2, flash},
       {"score_traffic", all, PLACE(gpu.kernels.score_traffic), 1.3, 0.3, 0.3, 4, unfused},
       {"loss_traffic", all, PLACE(gpu.kernels.loss_traffic), 1, 0.3, 0.3, 4, always},
-      // tanhf takes about 25 instructions and the rest of the formula 10. The others are
-      // conversions, addresses and loads, and no kernel issues an instruction in every cycle.
+      // tanhf takes about 25 of the 60 instructions at the start, and the rest of the formula 10.
+      // The others are conversions, addresses and loads, and no kernel issues an instruction in
+      // every cycle.
       {"gelu_instructions", all, PLACE(gpu.kernels.gelu_instructions), 60, 0.3, 20, 150, always},
       {"fp32_traffic", all, PLACE(gpu.kernels.fp32_traffic), 0.8, 0.3, 0.3, 1.5, wide},
       {"traffic none", all, PLACE(gpu.kernels.traffic[0]), 1.4, 0.3, 0.3, 4, none},
       {"traffic fused", all, PLACE(gpu.kernels.traffic[1]), 1.1, 0.3, 0.3, 4, fused},
-      // The start is that of OneFlow's kernels, because nothing is published about others at this
-      // level.
+      // The start is that of the kernels of OneFlow, because no other measurements of this level
+      // are published.
       {"traffic full", h100, PLACE(gpu.kernels.traffic[2]), 1, 0.3, 0.3, 2.5, full},
       {"traffic full", v100, PLACE(gpu.kernels.traffic[2]), 1, 0.5, 0.3, 4, full},
       {"host_launch_us", all, PLACE(host.host_launch_us), 8, 0.4, 4, 50, none},
@@ -230,8 +231,8 @@ bool concerns(const TunableConstant& constant, const Machine& machine) {
   });
 }
 
-// Returns whether the constant is one of links. Collectives depend on these constants only, because
-// they are measured without other work.
+// Returns whether the constant is one of links. Times of collectives depend on these constants
+// only, because collectives are measured without other work.
 bool is_of_links(const TunableConstant& constant) {
   constexpr std::string_view beginnings[] = {
       "host_latency", "host_step", "network", "simple", "nvls", "nvlink", "own", "ll", "exchange"};
