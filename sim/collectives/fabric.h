@@ -1,5 +1,5 @@
 // Models how much of the bandwidth of network cards a fabric with leaf and spine switches
-// (Cluster::fabric) sustains. All functions need a cluster with a fabric.
+// (Cluster::fabric) sustains. Each `cluster` must have a fabric.
 //
 // Groups of one kind run at the same time, so their traffic is constant while they do. A ring sends
 // from each host to the next one, an all-to-all from each host equally to all others. All groups of

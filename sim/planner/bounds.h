@@ -141,8 +141,8 @@ struct Measured {
   // The key is the costs of the units and the number of virtual stages. The value is the first unit
   // of each virtual stage, followed by the number of units.
   Memo<std::pair<const std::vector<double>*, int>, std::vector<std::size_t>> partitions;
-  // The key is schedule, stages, chunks and micro-batches. The value lists, for every stage, the
-  // times at which most micro-batches are in flight.
+  // The key is schedule, stages, chunks and micro-batches. The value lists, for every stage, how
+  // many micro-batches of each chunk are in flight at its fullest times (slot_pools.h).
   Memo<std::tuple<ScheduleKind, int, int, int>, std::vector<std::vector<InFlight>>> fullest;
 };
 
@@ -269,7 +269,8 @@ class BoundMaker {
   // Returns the bytes that the blocks save for one micro-batch. In a mixed plan, the blocks that
   // recompute count only if `likely`.
   double kept_by_blocks(const Candidate& candidate, bool likely);
-  // Returns whether weights that stay gathered are gathered once a step.
+  // Returns whether weights that are kept gathered for the backward are gathered once a step, and
+  // not in every micro-batch.
   bool gathers_once(const Candidate& candidate) const;
 
   const Model& model_;
@@ -287,8 +288,8 @@ class BoundMaker {
       Work>
       works_;
   // The key is the axes of shards and of experts' shards, zero stage and compiler level, whether
-  // gradients are reduced in every micro-batch, whether parameters stay gathered, and whether they
-  // do so for the whole step.
+  // gradients are reduced in every micro-batch, whether gathered parameters are kept for the
+  // backward, and whether they are gathered once a step.
   std::map<std::tuple<NetworkTimes::Axis, NetworkTimes::Axis, int, CompilerLevel, bool, bool, bool>,
            PerParameter>
       per_parameter_;

@@ -30,7 +30,7 @@ bool is_zero_1(const OpenKeys& open, const Candidate& shape, ReduceGradients red
          !open.job.is_auto("parallelism.reduce_gradients") && micro_batches > 1 && same;
 }
 
-// Returns whether plans that keep parameters gathered for a whole step are worth enumerating. With
+// Returns whether plans that keep gathered parameters for the backward are worth enumerating. With
 // several stages they differ from plans of ZeRO 1 only in when parameters are gathered, and would
 // double the space for a few percent. They are still enumerated if the job fixes the ZeRO stage.
 bool keeps_something_else(const OpenKeys& open, const Candidate& shape) {

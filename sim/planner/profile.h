@@ -161,8 +161,8 @@ class Profiles {
   const Model alike_;  // the model with all blocks of kind_
   Memo<Key, ModelProfile> profiles_;
   Memo<Key, std::vector<UnitProfile::Pass>> deferred_;
-  // The key also holds the share of recomputed blocks, and whether quantized weights are gathered,
-  // so that they are quantized repeatedly.
+  // The key also holds the share of recomputed blocks, and whether quantized weights are sharded by
+  // ZeRO 3, so that they are quantized repeatedly.
   Memo<std::tuple<Key, double, bool>, std::vector<double>> costs_;
   Memo<Key, KeptBytes> kept_;
   Memo<Key, StageProfile> stages_;

@@ -9,7 +9,7 @@ namespace meshwright::sim {
 
 struct StartOfRun {
   double hosts_s = 0;    // from asking for rented hosts to having them
-  double weights_s = 0;  // reading weights, all hosts at once
+  double weights_s = 0;  // each host reads all weights
   double total_s() const { return hosts_s + weights_s; }
 };
 

@@ -32,7 +32,7 @@ struct Swept {
   std::vector<Survivor> survivors;
   // The plan with the lowest bound of memory, in bytes, among those that do not fit.
   Candidate nearest;
-  double nearest_bytes = 0;  // 0 if all plans fit
+  double nearest_bytes = 0;  // 0 if `nearest` is not set
 };
 
 void sweep(const Branch& branch, BoundMaker& bounds, const Limits& limits, Swept& swept);

@@ -16,7 +16,8 @@ struct Trial {
     double bytes = 0, limit_bytes = 0;
     bool fits = false;
   };
-  // Whether it obeys the rules about plans and limits that are known before compiling.
+  // Whether the candidate obeys the rules about plans, and the limits that are known before it is
+  // compiled.
   bool is_plan = false;
   Ruling rejected;             // why the candidate cannot be built or run
   std::optional<Need> memory;  // the memory that it needs; none if it could not be built
@@ -30,7 +31,7 @@ class TrialMaker {
   TrialMaker(const Job& job, std::string machine, const Cluster& cluster, const Plan& base,
              double usable);
   Trial try_out(const Candidate& candidate) const;
-  // Builds the candidate, and sets only its memory.
+  // Builds the candidate without simulating it, and sets `memory` or `rejected`.
   Trial build_alone(const Candidate& candidate) const;
   double memory_limit_bytes() const { return limit_; }
 

@@ -1,12 +1,12 @@
 // Keeps the runs in flight and their speeds. Communication shares the ports of its ranks, and
 // kernels are slower while a collective moves bytes over NVLink.
 //
-// A run at full speed keeps a share of each port busy. Its actual speed is 1 / (the largest sum of
-// such shares at a port that any of its ranks uses), and at most full speed. No speed depends on
-// which run came first. A collective takes a part of the GPU's multiprocessors and memory bandwidth
-// in proportion to the bytes that it sends over NVLink: during that time, kernels take 1 + slowdown
-// * (share of NVLink in use) times as long. If kernels share the GPU, n of them at once each take n
-// times as long, because each alone would fill it.
+// A communication at full speed keeps a share of each port busy. Its actual speed is 1 / (the
+// largest sum of such shares at a port that any of its ranks uses), and at most full speed. No
+// speed depends on which run came first. A collective takes a part of the GPU's multiprocessors and
+// memory bandwidth in proportion to the bytes that it sends over NVLink: during that time, kernels
+// take 1 + slowdown * (share of NVLink in use) times as long. If kernels share the GPU, n of them
+// at once each take n times as long, because each alone would fill it.
 #pragma once
 
 #include <array>
