@@ -1,4 +1,4 @@
-// Counts the plans that were not simulated, by reason.
+// Counts the combinations of choices that are not among the plans found, by reason.
 #pragma once
 
 #include <cstdint>

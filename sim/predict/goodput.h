@@ -27,10 +27,11 @@
 namespace meshwright::sim {
 
 struct FailureModel {
-  double mean_time_between_failures_s = 0;  // of the whole cluster, all failures
-  double restart_s = 0;                     // from a failure until the steps go on
-  double stall_s = 0;                       // training stands still while the state is copied
-  double write_s = 0;                       // time to write the copy, while training goes on
+  // The mean time between those failures of the whole cluster that the model counts.
+  double mean_time_between_failures_s = 0;
+  double restart_s = 0;  // from a failure until the steps go on
+  double stall_s = 0;    // training stands still while the state is copied
+  double write_s = 0;    // time to write the copy, while training goes on
 };
 
 // Returns the goodput, from 0 to 1, of a run that saves after every `interval_s` seconds of steps.

@@ -15,8 +15,9 @@ struct StepPart {
   SimTime time = 0;
 };
 
-// Parts of the step on the stage whose device computes, communicates and waits for launches
-// longest. Every step has the same parts in the same order. A part that does not occur is 0.
+// Parts of the step on the stage whose device is busy longest, with compute, exposed communication
+// or waiting for launches. Every step has the same parts in the same order. A part that does not
+// occur is 0.
 struct StepParts {
   SimTime step_time = 0;
   int stage = 0;

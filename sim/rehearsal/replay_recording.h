@@ -65,9 +65,9 @@ struct RecordedSpan {
 
 // Plays steps that follow each other as in training, and returns the third one. Its time is from
 // the end of the second step to the end of the third, when host and device are done with it.
-// `overlap_slowdown` is the constant of the machine's kernels. If `spans` is not null, it is filled
-// with what the first rank did in that time, from 0 to step_time, in the order of the ends. Some of
-// its events belong to the step before or after.
+// `overlap_slowdown` is the constant of this name in the machine's profile. If `spans` is not null,
+// it is filled with what the first rank did in that time, from 0 to step_time, in the order of the
+// ends. Some of its events belong to the step before or after.
 ReplayedRanks replay_recordings(const std::vector<PricedRecording>& ranks, double overlap_slowdown,
                                 const HostSpeed& host = {},
                                 std::vector<RecordedSpan>* spans = nullptr);

@@ -8,10 +8,10 @@ namespace meshwright::sim {
 
 namespace {
 
-// Time in which one thread launches a collective on one GPU. It is the time of all-reduces of very
-// few bytes on 8 GPUs, divided by 8, on hosts with software of 2021 (A100: 93 us,
-// vtrain_allreduce_v100_a100; NCCL launched cooperatively) and of 2024 (A100 and H100: 42 us, H200:
-// 31 us, nccl_azure_nd).
+// Time in which one thread launches a collective on one GPU, with software before 2023 and from
+// then on. It is the time of all-reduces of very few bytes on 8 GPUs, divided by 8, on hosts with
+// software of 2021 (A100: 93 us, vtrain_allreduce_v100_a100; NCCL launched cooperatively) and of
+// 2024 (A100 and H100: 42 us, H200: 31 us, nccl_azure_nd).
 constexpr int launches_got_faster = 2023;
 constexpr Seconds slow_launch = {11.5e-6}, fast_launch = {4.6e-6};
 

@@ -93,7 +93,7 @@ std::vector<TunableConstant> make_table() {
                                     std::pair("V100-SXM3-32GB-H", 1.0)})
     rows.push_back(
         {"sustained_clock", {kind}, PLACE(gpu.sustained_clock_share), start, 0.05, 0.7, 1, always});
-  // The power limit of this module is 500 W. Other modules with an H100 have 700 W.
+  // The power limit of this module is 500 W. Other H100 modules have 700 W.
   rows.push_back({"sustained_clock",
                   {"H100-96GB"},
                   PLACE(gpu.sustained_clock_share),
