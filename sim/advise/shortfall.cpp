@@ -99,8 +99,8 @@ std::optional<int> enough_hosts(const Job& job, const Rung& most, const SearchOp
   return std::nullopt;
 }
 
-// Returns a line for each machine whose largest rung has plans that only lack memory. The last rung
-// of a ladder has the most GPUs that the job allows.
+// Returns a line for each machine whose largest rung has no plan, but a closest miss in memory. The
+// last rung of a ladder has the most GPUs that the job allows.
 std::string beyond_memory(const Job& job, const std::vector<Ladder>& climbed,
                           const LadderOptions& options) {
   std::string text;

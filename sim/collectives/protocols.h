@@ -36,9 +36,10 @@ Seconds of_best_protocol(const Pcie& pcie, Seconds wire);
 // `wire` at full bandwidth. `own` is the number of bytes that one rank sends another.
 Seconds of_exchange(const Nvlink& nvlink, Seconds wire, Bytes own);
 
-// Returns the time, without the latency, of a collective or a message between hosts that would take
-// `wire` at full bandwidth, in `steps` steps that wait for each other. `bus_bytes` is the least
-// number of bytes that a rank sends. LL and Simple are tried.
+// Returns the time of a collective or a message between hosts that would take `wire` at full
+// bandwidth, in `steps` steps that wait for each other. The latencies of the network are not in it,
+// but those that Simple adds to each step are. `bus_bytes` is the least number of bytes that a rank
+// sends. LL and Simple are tried.
 Seconds of_best_protocol(const Network& network, Seconds wire, int steps, Bytes bus_bytes);
 
 }  // namespace meshwright::sim

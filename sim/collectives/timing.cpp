@@ -8,8 +8,8 @@ namespace meshwright::sim {
 
 namespace {
 
-// Transfers with an end on one of this number of hosts of a group are timed. Those of its other
-// hosts are alike.
+// Transfers with an end on one of the first hosts of a group, this many, are timed. Those of its
+// other hosts are alike.
 constexpr int most_hosts = 4;
 // A collective over hosts is a pipeline of two levels, inside hosts and between them. It has one
 // chunk for this many bytes, at least 1 and at most `most_pipeline_chunks`, which need not be

@@ -222,8 +222,8 @@ class BoundMaker {
   double beside_compute(const Candidate& candidate, const std::vector<UnitProfile::Step>& steps,
                         bool recomputes, double slowest);
   double context_time(const Candidate& candidate, const UnitProfile::Pass& pass);
-  // Seconds of the messages of one micro-batch: on the slowest link out of a stage, and on all
-  // stages together.
+  // Seconds of the messages of one micro-batch: on the stage whose outgoing messages take longest,
+  // and on all stages together.
   struct MessageTimes {
     double slowest = 0, all = 0;
   };

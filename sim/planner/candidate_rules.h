@@ -17,7 +17,7 @@ class CandidateRules {
  public:
   explicit CandidateRules(const OpenKeys& open) : open_(open), asked_(open.base) {}
 
-  // This function is called before any choice but the degrees is made.
+  // This function is called when only the degrees and the exchange of context groups are decided.
   Ruling against_degrees(const Candidate& candidate) const;
   Ruling against_shape(const Candidate& candidate) const;
   Ruling against_placement(const Candidate& candidate) const;

@@ -35,7 +35,7 @@ class ClusterSearch {
   // Simulates at most `budget` candidates, most promising first, and prunes those that cannot be
   // among the best `keep`. Then simulates about `for_gap` of the candidates with the lowest bounds,
   // while these say that a plan may be better than the best one by more than 10 %. If none could be
-  // simulated, builds a few of the smallest candidates.
+  // simulated, tries a few of those that likely need least memory.
   void run(int budget, std::size_t keep, int for_gap = 0);
 
   // Simulates up to 16 of the candidates with the lowest bounds. Returns false if no candidate is

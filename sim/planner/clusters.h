@@ -19,8 +19,8 @@ MachineFacts facts_of(const Machine& machine);
 // Loads the profile of a machine by its name. A program that has its own profile of `local` passes
 // its own loader.
 using MachineLoader = std::function<Machine(const std::string& name)>;
-// Loads a profile of the repository or of this computer. Throws InputError for `local` if this
-// computer has not been measured.
+// Loads the profile of a known machine. Throws InputError for `local` if this computer has not been
+// measured.
 Machine load_known_machine(const std::string& name);
 
 Cluster make_cluster(const ClusterRequest& request, const Machine& machine, int count);

@@ -18,8 +18,9 @@ bool zero_bubble_idles(int pipeline, int micro_batches) {
 }
 
 // Returns the numbers of virtual stages per stage to try with a schedule, at least one unit for
-// each. If the key is open, they must divide the layers, or all units, so that embedding and head
-// may be alone. A schedule with a fixed number of virtual stages need not.
+// each. If the job fixes the number, it is the only one. Otherwise they must divide the layers, or
+// all units, so that embedding and head may be alone. A schedule with a fixed number of virtual
+// stages need not.
 std::vector<int> chunks_of(const OpenKeys& open, const ScheduleInfo& schedule, int pipeline) {
   const bool free_chunks = open.job.is_auto("parallelism.virtual_stages");
   const int units = units_to_cut(open.sizes);
