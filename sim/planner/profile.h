@@ -32,7 +32,7 @@ struct Collective {
 };
 
 struct UnitProfile {
-  bool is_block = false;  // it stands for all blocks of the model
+  bool is_block = false;  // it stands for all blocks of its stack
   // Unsharded elements on a rank; each belongs to the first unit that uses it.
   std::int64_t parameters = 0;
   std::int64_t expert_parameters = 0;  // elements of experts that an expert group divides

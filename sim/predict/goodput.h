@@ -29,7 +29,7 @@ namespace meshwright::sim {
 struct FailureModel {
   // The mean time between those failures of the whole cluster that the model counts.
   double mean_time_between_failures_s = 0;
-  double restart_s = 0;  // from a failure until the steps go on
+  double restart_s = 0;  // from such a failure until the steps go on
   double stall_s = 0;    // training stands still while the state is copied
   double write_s = 0;    // time to write the copy, while training goes on
 };
