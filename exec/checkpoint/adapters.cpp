@@ -25,8 +25,9 @@ std::vector<float> all_of(const Checkpoint& checkpoint, const Parameter& paramet
   return values;
 }
 
-// Adds factor * B A to `values`, which is [out, in], or [in, out] if `in_out` is set. `first` is A,
-// [rank, in], and `second` is B, [out, rank]. Sums are in double.
+// Adds factor * B A to `values`, which is [out, in]. If `in_out` is set, `values` is [in, out] and
+// the product is added transposed. `first` is A, [rank, in], and `second` is B, [out, rank]. The
+// product is summed in double.
 void add_product(std::vector<float>& values, const std::vector<float>& first,
                  const std::vector<float>& second, std::int64_t rank, bool in_out, double factor) {
   const std::int64_t in = static_cast<std::int64_t>(first.size()) / rank;
@@ -61,7 +62,7 @@ std::vector<std::string> target_names(const Lora& lora, const std::vector<Adapte
 }  // namespace
 
 std::vector<Adapter> adapters_of(const Graph& graph, const Lora& lora) {
-  std::map<std::string, bool> in_out;  // of the weights of linear layers
+  std::map<std::string, bool> in_out;  // by the name of a linear layer's weight
   for (const Node& node : graph.nodes)
     if (node.op == Op::linear)
       in_out[graph.parameters[graph.tensor(node.inputs[1]).parameter].name] =

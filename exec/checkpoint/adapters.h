@@ -13,8 +13,9 @@
 
 namespace meshwright::exec {
 
-// The adapter of a linear layer, whose weight becomes W + factor * B A. A is [rank, in] and B is
-// [out, rank]. W is [out, in], or [in, out] if `weight_in_out` is set.
+// An adapter of the linear layer `module`, whose weight becomes W + factor * B A. W and the product
+// are [out, in]. If `weight_in_out` is set, both are stored transposed, as [in, out]. A is [rank,
+// in] and B is [out, rank].
 struct Adapter {
   std::string module;
   std::string weight, first, second;  // names of W, A and B
@@ -53,8 +54,8 @@ struct AdaptedWeights {
   int layers = 1;
   int state = 0;  // index of the state to read of trained parameters; 0: the weights
 
-  // `merged` returns a whole parameter, with its layer's adapter added if it has one. `plain`
-  // returns it without the adapter.
+  // `merged` returns a whole parameter, with the adapter added if the parameter is the weight of an
+  // adapted layer. `plain` returns it without the adapter.
   std::vector<float> merged(const std::string& name) const;
   std::vector<float> plain(const std::string& name) const;
 };

@@ -17,9 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the path of the file by which a rank shows that it can write to the folder. It is named
-// like a folder that is being written, because the next run removes these if this one is killed. It
-// is new in every run, so that no file system answers from a cache.
+// Returns the path of the file by which a rank shows that it can write to the folder. The file is
+// named like a checkpoint that is being written, so that the next run removes it if this one is
+// killed. A random number of the run is in the name, so that no file system answers from a cache.
 std::string mark_of(const std::string& folder, std::int64_t run, int rank) {
   return fmt::format("{}/step-mark-{:x}-{}.part", folder, run, rank);
 }

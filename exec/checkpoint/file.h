@@ -1,6 +1,7 @@
-// A file of a checkpoint, which is written or read at byte offsets. Functions throw RunError `path:
-// what: why` if the system fails (a full disk, no permission), which says nothing about the file's
-// contents. They throw InputError if the file is missing, ends too early or is not a regular file.
+// A file that is written or read at byte offsets, such as one of a checkpoint. Functions throw
+// RunError `path: what: why` if the system fails (a full disk, no permission), which says nothing
+// about the file's contents. open() throws InputError if the file is missing or not a regular file,
+// and a read does if the file ends too early.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +30,8 @@ class File {
   int descriptor_ = -1;
 };
 
-// Forces the folder's entries to the disk: what was created, renamed or removed.
+// Forces the folder's entries to the disk, so that files that were created, renamed or removed in
+// it stay so after a power loss.
 void sync_folder(const std::string& path);
 void rename_path(const std::string& from, const std::string& to);
 bool path_exists(const std::string& path);
@@ -38,8 +40,8 @@ bool path_exists(const std::string& path);
 void make_folder(const std::string& path);
 void remove_folder(const std::string& path);  // with all that is in it
 
-// Reads pieces of a file at ascending offsets through a buffer of 1 MiB, so that a small piece does
-// not need a system call of its own. Pieces of 1 MiB or more bypass the buffer.
+// Reads pieces of a file at ascending offsets through a buffer of at most 1 MiB, so that a small
+// piece does not need a system call of its own. Pieces of 1 MiB or more bypass the buffer.
 class WindowReader {
  public:
   explicit WindowReader(const File& file) : file_(file) {}

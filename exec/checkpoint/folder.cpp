@@ -32,10 +32,10 @@ std::string run_of(const std::string& path) {
   }
 }
 
-// Renames what has the final name of a checkpoint of `run`, so that the name is free. A checkpoint
-// of another run is kept under a name of its own. One that is damaged, or that this run wrote
-// before it resumed from an older one, is to be removed by the caller: returns its new path.
-// Returns an empty string if nothing is to be removed.
+// Makes the final name `place` of a checkpoint of `run` free, by renaming the folder that has it. A
+// checkpoint of another run is kept under a name of its own. If the folder is damaged, or this run
+// wrote it before it resumed from an older checkpoint, the caller has to remove it: returns its new
+// path. Returns an empty string if nothing is to be removed.
 std::string make_room(const std::string& place, const std::string& run) {
   if (!path_exists(place)) return "";
   const std::string other = run_of(place);
@@ -45,8 +45,8 @@ std::string make_room(const std::string& place, const std::string& run) {
   return keep ? "" : aside;
 }
 
-// Removes checkpoints of the same run beyond the newest `keep`. Returns the error of the first
-// folder that could not be removed, or an empty string.
+// Removes checkpoints of the same run beyond the newest `keep`, except the base and the best one of
+// `newest`. Returns the first error, or an empty string.
 std::string remove_older(const std::string& folder, const Manifest& newest, int keep) {
   int kept = 0;
   std::string complaint;
@@ -160,7 +160,7 @@ FolderLock::FolderLock(const std::string& folder) {
   if (descriptor_ < 0) refuse(path + ": " + std::strerror(errno));
   if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) {
     const std::string own = std::to_string(getpid()) + "\n";
-    // The process number only serves the message to the next run. The lock works without it.
+    // The process number only serves the message to another run. The lock works without it.
     [[maybe_unused]] const bool said =
         ftruncate(descriptor_, 0) == 0 && pwrite(descriptor_, own.data(), own.size(), 0) > 0;
     return;

@@ -1,5 +1,5 @@
 // The folder of a run's checkpoints. It holds `step-00000010/` for each checkpoint,
-// `step-00000012.part/` while one is written, `lock`, which the run holds, and the file
+// `step-00000012.part/` while one is written, `lock`, which the writing process locks, and the file
 // `began-with-imported-weights` if the run began with imported weights.
 #pragma once
 
@@ -20,33 +20,35 @@ struct StepFolder {
 std::string step_folder(const std::string& folder, std::int64_t step);
 std::string part_folder(const std::string& folder, std::int64_t step);
 
-// Returns the steps that have a folder, valid or not, the newest first. The list is empty if there
-// is no folder. Throws RunError if the folder cannot be read.
+// Returns the entries of the folder that are named like a checkpoint, the newest step first. Their
+// contents may be damaged. The list is empty if the folder does not exist. Throws RunError if the
+// folder cannot be read.
 std::vector<StepFolder> step_folders(const std::string& folder);
 
 // Completes a checkpoint whose shards are on the disk. Writes its manifest into the .part folder,
 // renames that folder to its final name, then removes checkpoints older than the `keep` newest of
 // this run, except its base and its best. A folder that already has the final name is replaced if
-// it is damaged or of this run, and renamed if it is of another run. Throws RunError if the
-// checkpoint could not be completed. Returns an error about older checkpoints that could not be
-// removed afterwards, or an empty string. Never removes or replaces a checkpoint that the system
-// does not let it read.
+// its manifest is missing or damaged or if it is of this run, and renamed if it is of another run.
+// Throws RunError if the checkpoint could not be completed. Returns an error about replaced or
+// older checkpoints that could not be removed afterwards, or an empty string. Never removes or
+// replaces a checkpoint whose manifest the system does not let it read.
 std::string commit(const std::string& folder, const Manifest& manifest, int keep);
 
 // Returns whether the run in this folder began with imported weights. No seed can recreate these,
 // so such a run must not begin anew. The file `import_mark` shows it. If that file is lost, the
-// manifest of any checkpoint shows it, or the folder of step 0, which only imported weights have.
-// Throws RunError if the folder cannot be read.
+// manifest of a checkpoint may show it, or the folder of step 0, which only an import writes.
+// Throws RunError if the folder or a manifest cannot be read.
 bool began_with_imported_weights(const std::string& folder);
 // Writes the file `import_mark`, by which began_with_imported_weights() knows such a run, and makes
 // the folder if it is missing. Throws RunError if that fails.
 void mark_as_imported(const std::string& folder);
 inline constexpr std::string_view import_mark = "began-with-imported-weights";
 
-void remove_part_folders(const std::string& folder);  // left behind by a run that was killed
+void remove_part_folders(const std::string& folder);  // what a killed run left: step-*.part
 
-// Locks a folder for this process until it ends, however it ends. Makes the folder. Throws
-// InputError if another process holds the lock, or if nothing can be written there.
+// Locks a folder for this process until the object is destroyed or the process ends, however it
+// ends. Makes the folder if it is missing. Throws InputError if another process holds the lock, or
+// if nothing can be written there.
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder);

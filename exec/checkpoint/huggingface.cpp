@@ -13,8 +13,8 @@ namespace meshwright::exec {
 
 namespace {
 
-// Imported parameters are collected in memory until they have this many bytes, and are then written
-// as one shard.
+// Imported parameters are collected in memory until they have at least this many bytes, and are
+// then written as one shard.
 constexpr std::int64_t shard_bytes = 1 << 30;
 
 class ShardCollector {

@@ -18,7 +18,7 @@ std::string text_of(const Shape& shape) {
   return text;
 }
 
-// Reads `count` numbers of a file's type from byte `offset` on.
+// Reads `count` numbers of the type `type` from byte `offset` of the file on, and converts them.
 template <typename Real>
 void read_numbers(WindowReader& reader, Dtype type, std::int64_t offset, std::int64_t count,
                   Real* to) {

@@ -1,4 +1,5 @@
-// Reads a checkpoint under any degrees of parallelism. Each rank reads only what it needs.
+// Reads a checkpoint, which may have been written under other degrees of parallelism. A rank reads
+// only the elements that it needs, whichever shards hold them.
 #pragma once
 
 #include <map>
@@ -13,7 +14,7 @@
 
 namespace meshwright::exec {
 
-// A checkpoint whose manifest and shard headers have been read and agree. All functions throw an
+// A checkpoint whose manifest and shard headers have been read and agree. Functions throw an
 // InputError or a RunError that names the file if it is damaged or cannot be read.
 class Checkpoint {
  public:
@@ -29,8 +30,8 @@ class Checkpoint {
   void check_shard(std::size_t index) const;
 
   // Returns one checksum of the data of these parameters, from the headers alone. Checkpoints that
-  // store the same data in the same pieces have the same checksum. Parameters that are not there
-  // are ignored.
+  // store the same data in the same pieces and the same order have the same checksum. Names that
+  // the checkpoint does not hold are ignored.
   std::uint32_t checksum_of(const std::set<std::string>& parameters) const;
 
   // Throws InputError unless the checkpoint holds each of these parameters in its shape, every

@@ -22,15 +22,15 @@ struct Manifest {
   std::int64_t position = 0;  // sequences read
   std::int64_t updates = 0;   // steps that changed the parameters
   std::uint64_t seed = 0;
-  double loss = 0;        // of the last step
-  std::string optimizer;  // empty: weights only, any optimizer may begin with them
+  double loss = 0;        // the last step's
+  std::string optimizer;  // empty: imported weights, which suit any optimizer
   std::string model;      // its name, for people
   std::string degrees;    // the run's parallelism, for people
   // The job's values that decide what is computed, as JSON, by key ("training.global_batch": "8";
   // models/job/identity.h). Imported weights have only the values that define what the weights
   // mean.
   std::map<std::string, std::string> made_with;
-  std::map<std::string, double> numbers;  // other values to go on with
+  std::map<std::string, double> numbers;  // the loss scale's state, if there is one
   // For fp8 with delayed scales: the recent maxima of each rounded tensor, the newest last
   // (Runtime::histories).
   std::map<std::string, std::vector<double>> histories;
@@ -43,7 +43,8 @@ struct Manifest {
   // folder does: this one holds all parameters, or they follow from the seed.
   std::string base;
   // Checksum of the frozen parameters in the `base` folder (Checkpoint::checksum_of), because
-  // adapters fit only these weights. 0 means that an older version did not write it.
+  // adapters fit only these weights. 0 means that there is no base, or that an older version did
+  // not write the checksum.
   std::uint32_t base_checksum = 0;
   // Whether the run began with imported weights, which cannot be recreated from a seed. False may
   // also mean that an older version did not record it.

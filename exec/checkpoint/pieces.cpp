@@ -6,10 +6,11 @@ namespace meshwright::exec {
 
 namespace {
 
-// Returns whether this rank saves the parameter, which has this index in the program. An unsplit
-// parameter is the same on all ranks of a tensor group, so the ranks save such parameters in turn,
-// unless one rank owns the bucket, or the ranks that save slices of it are of all tensor indices.
-// Copies of tied parameters are not saved.
+// Returns whether this rank saves elements of the parameter, which has this index in the program.
+// An unsplit parameter is the same on all ranks of a tensor group, and each such parameter is saved
+// by one of them, chosen by its index. There are two exceptions: a bucket with an owner, and a
+// bucket whose elements are shared out over the tensor ranks. Copies of tied parameters are not
+// saved.
 bool saves(const StageParameter& member, int index, const Runtime& runtime) {
   if (member.copy_of_tied) return false;
   const Bucket& bucket = runtime.program().buckets[member.bucket];
@@ -23,7 +24,7 @@ PieceSource source_of(const Parameter& parameter, const std::vector<ParameterRun
   PieceSource source;
   source.piece.name = parameter.name;
   source.piece.shape = parameter.global_shape;
-  const std::byte* end = nullptr;  // of the last part
+  const std::byte* end = nullptr;  // end of the last part
   for (const ParameterRun& run : runs) {
     append_run(source.piece.runs, run.global, run.count);
     const std::byte* from = data + bytes_of(run.local, type);
@@ -58,7 +59,7 @@ std::vector<PieceSource> pieces_of(const Runtime& runtime) {
     if (slice.count == 0) continue;
     const std::byte* snapshot = memory.snapshot(bucket);
     const Dtype type = bucket.snapshot.type.dtype;
-    const std::int64_t from = memory.own_begin(bucket) + slice.begin;  // of the bucket
+    const std::int64_t from = memory.own_begin(bucket) + slice.begin;  // index in the bucket
     for (int index : bucket.parameters) {
       const StageParameter& member = runtime.program().parameters[index];
       if (!saves(member, index, runtime)) continue;

@@ -1,5 +1,5 @@
-// Lists what one rank saves, as pieces of whole parameters. Over all ranks, each element of the run
-// is saved exactly once.
+// Lists what one rank saves, as pieces of whole parameters. Over all ranks, each element of the
+// trained parameters is saved exactly once.
 #pragma once
 
 #include <vector>

@@ -11,9 +11,9 @@ namespace meshwright::exec {
 
 namespace {
 
-// Calls `work` on every rank. Returns on all ranks the InputError of the first rank that throws
-// one, or an empty string. Throws RunError on all ranks if `work` fails in another way on any rank,
-// because then nobody knows whether the checkpoint is damaged.
+// Calls `work` on every rank. Returns on all ranks the message of the InputError of the first rank
+// that throws one, or an empty string. Throws RunError on all ranks if `work` fails in another way
+// on any rank, because then nobody knows whether the checkpoint is damaged.
 template <typename Work>
 std::string damage_found(const Work& work, const std::string& remedy, Communicator& all) {
   std::string damage, fault;
@@ -34,7 +34,8 @@ std::string make_readable(const std::string& path) {
 }
 
 // Throws InputError if the checkpoint's states are not those of `optimizer`, which has this many
-// `states` without the average. A checkpoint of weights only is accepted for every optimizer.
+// `states` without the average. Imported weights, which name no optimizer, are accepted for every
+// optimizer.
 void check_optimizer(const Checkpoint& found, const std::string& path, const std::string& optimizer,
                      int states) {
   const Manifest& manifest = found.manifest();
@@ -48,8 +49,9 @@ void check_optimizer(const Checkpoint& found, const std::string& path, const std
                      optimizer + " has " + std::to_string(states));
 }
 
-// Throws InputError on all ranks if an undamaged checkpoint is of another job, model or optimizer.
-// Such a checkpoint is not skipped, because the run would then begin anew in its place.
+// Throws InputError on all ranks if an undamaged checkpoint is of another job, model or optimizer,
+// or belongs to other frozen weights than `base`. Such a checkpoint is not skipped, because the run
+// would then begin anew in its place.
 void check_same_training(const Checkpoint& found, const Checkpoint* base, const std::string& path,
                          const ResumeOptions& options, Runtime& runtime, Communicator& all) {
   const std::string other_job = damage_found(
@@ -104,8 +106,8 @@ std::vector<StepFolder> steps_of_all(const std::string& folder, Communicator& al
 
 constexpr int second_moment_place = 2;
 
-// Reads Adafactor's factors of a matrix. Every rank that holds a part of the matrix holds all of
-// its factors.
+// Reads Adafactor's factors of a matrix, which the checkpoint stores as its second moments. Every
+// rank that holds a part of the matrix holds all of its factors.
 void load_factors(const Checkpoint& checkpoint, int state, const StageParameter& member,
                   const Arena& memory) {
   const std::int64_t count = factor_count(factored_shape(member.parameter));
@@ -201,7 +203,7 @@ void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base
         continue;
       }
       const StoredArray& data = owned.data[place];
-      if (data.data == nullptr) continue;  // muon keeps one moment of matrices; no average is kept
+      if (data.data == nullptr) continue;  // this rank has no such state
       read_into(checkpoint, state, own_runs, data, owned.count);
     }
   }
@@ -209,7 +211,7 @@ void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base
   const Manifest& manifest = checkpoint.manifest();
   LossScaleState scale = runtime.loss_scale();
   if (runtime.scales_loss()) scale = from_numbers(manifest.numbers, scale);
-  scale.skipped = manifest.step - manifest.updates;  // whatever the precision was, and is
+  scale.skipped = manifest.step - manifest.updates;  // in every precision
   runtime.set_loss_scale(scale);
   runtime.set_histories(manifest.histories);
 }
@@ -217,8 +219,8 @@ void load(const Checkpoint& checkpoint, Runtime& runtime, const Checkpoint* base
 std::optional<Manifest> resume(const ResumeOptions& options, Runtime& runtime, Communicator& all,
                                const std::function<void(const std::string&)>& say) {
   bool changed = false;
-  // This is asked only after the newest checkpoints have been looked at, because an error about one
-  // that cannot be read says better what to do.
+  // The folder's mark is read only after the newest checkpoints have been looked at, because an
+  // error about a checkpoint that cannot be read says better what to do.
   const auto imported = [&] {
     return found_by_first([&] { return began_with_imported_weights(options.folder); }, all);
   };

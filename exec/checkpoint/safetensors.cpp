@@ -18,13 +18,13 @@ namespace meshwright::exec {
 
 namespace {
 
-constexpr std::int64_t header_limit = 100'000'000;  // the format's own
+constexpr std::int64_t header_limit = 100'000'000;  // bytes; the format's own limit
 constexpr std::size_t most_dimensions = 32;
 
 struct StoredType {
   std::string_view name;
   std::int64_t bytes;
-  float (*value)(const char* bytes);  // null: not a type of weights
+  float (*value)(const char* bytes);  // null: not read without scales
 };
 
 float from_f64(const char* bytes) {
@@ -67,8 +67,8 @@ const StoredType* type_of(std::string_view name) {
   return found == std::end(stored_types) ? nullptr : found;
 }
 
-// Returns the bytes of a tensor whose elements have `each` bytes, or -1 if they are more than
-// `limit`.
+// Returns the bytes of a tensor whose elements have `each` bytes. Returns -1 if multiplying by the
+// dimensions would exceed `limit`, so that nothing overflows.
 std::int64_t bytes_of(const std::vector<std::int64_t>& shape, std::int64_t each,
                       std::int64_t limit) {
   std::int64_t bytes = each;
@@ -119,8 +119,8 @@ void check_no_gaps(const std::map<std::string, StoredTensor>& tensors, std::int6
                                  where, data_bytes, next));
 }
 
-// Ends of names in this project's spelling, each with another spelling of it, that of transformers
-// or of older files.
+// Ends of names: first the one that this project uses, then another one that files may have
+// instead, from transformers or from older files.
 constexpr std::pair<std::string_view, std::string_view> spellings[] = {
     {"LayerNorm.weight", "LayerNorm.gamma"},
     {"LayerNorm.bias", "LayerNorm.beta"},
@@ -218,7 +218,7 @@ std::string Safetensors::find(const std::string& name) const {
     if (places_.contains(candidate)) return candidate;
     const std::string shorter = candidate.substr(candidate.find('.') + 1);
     if (places_.contains(shorter)) return shorter;
-    // In a model that also reads images, the language model's tensors have this prefix.
+    // In some models that also read images, the language model's tensors have this prefix.
     if (const std::string longer = "language_model." + candidate; places_.contains(longer))
       return longer;
   }
@@ -243,7 +243,7 @@ std::vector<float> Safetensors::read(const std::string& stored_name, const Shape
         source.file.path(), stored_name, place.tensor.dtype));
   const std::string bytes = bytes_of(place);
   const auto each = static_cast<std::size_t>(type->bytes);
-  std::vector<float> values(bytes.size() / each);  // the header's check: as many as the shape says
+  std::vector<float> values(bytes.size() / each);  // parse_tensor() has checked their number
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = type->value(bytes.data() + i * each);
   return values;
 }

@@ -33,13 +33,13 @@ class Safetensors {
  public:
   explicit Safetensors(const std::string& path);
 
-  // Returns the stored name of the tensor with this published name. Also accepts names without the
-  // first part ("transformer."), names with the prefix "language_model.", and other spellings of
-  // some names. Empty means that there is no such tensor.
+  // Returns the stored name of the tensor with this published name. The stored name may lack the
+  // published one's first part ("transformer."), have the prefix "language_model.", or be another
+  // spelling of some names. Empty means that there is no such tensor.
   std::string find(const std::string& name) const;
-  // Returns a tensor in fp32, read from F32, F16, BF16 or F64, or from few bits with scales stored
-  // next to them (scaled_weights.h) under the name of the tensor that they represent. Throws
-  // InputError if the shape is wrong.
+  // Returns a tensor in fp32. It may be stored as F32, F16, BF16 or F64, or in few bits with scales
+  // next to it (scaled_weights.h). Throws InputError if the tensor has another shape or an
+  // unsupported type.
   std::vector<float> read(const std::string& stored_name, const Shape& shape) const;
   std::vector<std::string> names() const;
 

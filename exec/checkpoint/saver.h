@@ -1,7 +1,7 @@
 // Saves a run's state while training continues. save() copies this rank's part between two steps,
-// and a thread writes the copy. When every rank has written its shard, rank 0 completes the
-// checkpoint. The thread shares nothing else with the run: the snapshot and the pieces are not
-// touched while it works, and its outcome is handed over when it ends.
+// and a thread writes the copy. When every rank has written its shard, a thread of rank 0 completes
+// the checkpoint. A thread shares nothing else with the run: the snapshot, the pieces and the
+// manifest are not touched while it works, and its outcome is handed over when it ends.
 //
 // If a save fails (a full disk, a missing folder), a warning is printed and the run goes on. The
 // older checkpoints stay as they are.
@@ -19,8 +19,8 @@ namespace meshwright::exec {
 
 class Saver {
  public:
-  // `say` prints a line on this rank when a save has failed. The references must outlive this
-  // object.
+  // `say` prints a line on this rank, if a save has failed or if older checkpoints could not be
+  // removed. The references must outlive this object.
   using Say = std::function<void(const std::string& line)>;
   Saver(std::string folder, int keep, Runtime& runtime, Communicator& all, Say say);
   ~Saver();
@@ -28,9 +28,9 @@ class Saver {
   Saver& operator=(const Saver&) = delete;
 
   // Every rank calls each of these functions at the same point between two steps.
-  void save(const Manifest& about);  // waits for the previous save; fills in what `about` lacks
+  void save(const Manifest& about);  // waits for the previous save
   void poll();                       // advances a save in flight without waiting
-  bool finish();  // waits for a save in flight; returns whether the last one succeeded
+  bool finish();  // waits for a save in flight; returns whether the last one, if any, is good
 
   // Returns the step of the last complete save, or -1 if there is none.
   std::int64_t saved_step() const { return saved_step_; }
@@ -62,7 +62,7 @@ class Saver {
   Manifest manifest_;
   Stage stage_ = Stage::idle;
   std::future<Outcome> task_;
-  Outcome outcome_;  // of the task that has ended
+  Outcome outcome_;  // what the task returned that has ended
   bool last_good_ = true;
   std::int64_t saved_step_ = -1;
 };

@@ -7,11 +7,11 @@
 //     {"name": "transformer.h.0.mlp.c_fc.weight", "shape": [768, 3072],
 //      "runs": [0, 1536, 3072, 768], "offset": 0, "crc32c": ["0123abcd", ...]}]}
 //
-// A piece is a part of one parameter as published (unsplit, unpadded). `runs` is a list of (first
-// element, elements, distance, repetitions). The data are those elements in this order, state after
-// state, from byte `offset` of the data on. Pieces follow one another and fill the file, so what a
-// header can claim is bounded by the file's size. For a matrix that Adafactor updates, the second
-// moments are the factors of its rows, then those of its columns, then zeros.
+// A piece is a part of one whole parameter (unsplit, unpadded). `runs` is a list of (first element,
+// elements, distance, repetitions). The data are those elements in this order, state after state,
+// from byte `offset` of the data on. Pieces follow one another and fill the file, so what a header
+// can claim is bounded by the file's size. For a matrix that Adafactor updates, the second moments
+// are the factors of its rows, then those of its columns, then zeros.
 #pragma once
 
 #include <cstdint>
@@ -31,20 +31,20 @@ struct RepeatedRun {
 
 struct Piece {
   std::string name;
-  Shape shape;  // of the whole parameter
+  Shape shape;  // the whole parameter's
   std::vector<RepeatedRun> runs;
   std::int64_t offset = 0;
   std::vector<std::uint32_t> checksums;  // by state
 
-  std::int64_t elements() const;  // of one state
+  std::int64_t elements() const;  // in one state
 };
 
 struct ShardHeader {
   std::vector<std::string> states;
   std::vector<Piece> pieces;
-  Dtype type = Dtype::f32;      // of the data: f32 or f64
+  Dtype type = Dtype::f32;      // the data's type: f32 or f64
   std::int64_t data_begin = 0;  // in the file
-  std::uint32_t checksum = 0;   // of everything before the data
+  std::uint32_t checksum = 0;   // CRC-32C of everything before the data
 };
 
 // Return the names of states in the order in which shards store them: weights, first_moment,
@@ -55,11 +55,12 @@ std::vector<std::string> state_names(bool first_moment, bool second_moment, bool
 int index_of_state(const std::vector<std::string>& states, std::string_view name);  // -1: not there
 inline constexpr std::string_view average_state = "average";
 
-// Appends elements [first, first + count) to `runs`. Joins them with the last run if they follow it
-// or repeat it at the same distance.
+// Appends elements [first, first + count) to `runs`. Joins them with the last run if they directly
+// follow it and it is not repeated, or if they repeat it at the same distance.
 void append_run(std::vector<RepeatedRun>& runs, std::int64_t first, std::int64_t count);
 
-// Returns everything that precedes the data. Its length does not depend on the checksums.
+// Returns everything that precedes the data. Its length does not depend on the values of the
+// checksums.
 std::string encode(const ShardHeader& header);
 
 // Returns the header of a shard. Accepts any bytes. Throws InputError `where: what is wrong` if
@@ -77,7 +78,7 @@ ShardHeader read_shard_header(const File& file);
 // The memory that holds the data of a piece. Its parts follow each other in the file.
 struct PieceSource {
   struct Part {
-    const void* data = nullptr;  // of the first state
+    const void* data = nullptr;  // the first state's data
     std::int64_t count = 0;
   };
   Piece piece;  // offset and checksums are filled in by the writer
