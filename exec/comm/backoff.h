@@ -21,7 +21,7 @@ class Backoff {
   const std::function<void()>& progress_;
   double deadline_s_;
   int count_ = 0;
-  double waited_s_ = 0;  // spent sleeping; spins and yields are not counted
+  double waited_s_ = 0;  // counts from the first sleep on (see is_over)
   std::chrono::steady_clock::time_point latest_;
 };
 

@@ -20,11 +20,11 @@ constexpr std::int64_t barrier_kind = 100;  // the one collective that no instru
 // as bytes.
 struct Announcement {
   std::int64_t group = 0;     // GroupKind
-  std::int64_t sequence = 0;  // collectives of this group before it
+  std::int64_t sequence = 0;  // collectives of this group before this one
   std::int64_t kind = 0;      // InstructionKind, or barrier_kind
   std::int64_t bytes = 0;
-  std::int64_t dtype = -1;   // of sums
-  std::int64_t option = -1;  // root; maximum (1) or sum (0)
+  std::int64_t dtype = -1;   // -1: the collective does not sum
+  std::int64_t option = -1;  // root; maximum (1) or sum (0); flat (1) or not (0)
   bool operator==(const Announcement&) const = default;
 };
 
@@ -41,9 +41,10 @@ std::string text_of(const Announcement& said) {
   return text;
 }
 
-// A communicator that announces each collective to the other members over one communicator of the
-// whole world. Two ranks announce what they do in any of their groups in one order. So a
-// disagreement is found even if they run the collectives of two groups in different orders.
+// A communicator that announces each collective to the other members. The announcements of all
+// groups use one communicator of the whole world. So between two ranks they arrive in the order in
+// which they were sent, and a disagreement is found even if the ranks run the collectives of two
+// groups in different orders.
 class CheckedCommunicator : public Communicator {
  public:
   CheckedCommunicator(std::unique_ptr<Communicator> inner, GroupKind kind,

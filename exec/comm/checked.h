@@ -1,7 +1,7 @@
 // A world that checks collectives before it runs them (`--check-collectives`). Before each
 // collective, every member tells all others what it is about to do. If two disagree, the run fails
 // with an error that names both sides, instead of hanging or mixing their data. This is slow.
-// Messages between stages are not checked.
+// Point-to-point messages are not checked.
 #pragma once
 
 #include <memory>

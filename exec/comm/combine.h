@@ -1,6 +1,6 @@
-// Combines equally long vectors to their sum or maximum, in a fixed order of their owners. It works
-// block by block, so that each block is read once and stays in the cache. 16-bit numbers are summed
-// in fp32 and rounded once, when the sum is stored.
+// Combines equally long vectors to their sum or maximum, in the order in which they are given. It
+// works block by block, so that each block is read once and stays in the cache. 16-bit numbers are
+// summed in fp32 and rounded once, when the sum is stored.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +73,8 @@ void combine_typed(std::span<const void* const> parts, std::int64_t elements, bo
   }
 }
 
-// Calls work.template operator()<T>() with the C++ type of `dtype`.
+// Calls work.template operator()<T>() with the C++ type of `dtype`. Throws RunError for a type that
+// cannot be summed.
 template <typename Work>
 void with_type(Dtype dtype, const Work& work) {
   switch (dtype) {

@@ -38,13 +38,13 @@ class Communicator {
   // Throws RunError for another type.
   virtual void all_reduce(void* data, std::int64_t elements, Dtype dtype, bool maximum) = 0;
   // Gathers `bytes_per_rank` bytes of each member in `all`, in the order of group ranks. `own` may
-  // be inside `all`, at offset own rank * bytes_per_rank. Over several hosts the gather uses two
-  // levels, unless `flat` is set.
+  // be inside `all`, at offset own rank * bytes_per_rank. Over MPI, a group with several ranks on
+  // each of several hosts may gather in two levels (two_levels.h), unless `flat` is set.
   virtual void all_gather(const void* own, void* all, std::int64_t bytes_per_rank,
                           bool flat = false) = 0;
   // Stores in `own` the sum over the members of part `rank` of `whole`, or adds the sum to `own` if
-  // `accumulate` is set. `own` may be that part of `whole`. With `accumulate`, the contents of that
-  // part are unspecified afterwards.
+  // `accumulate` is set. Without `accumulate`, `own` may be that part of `whole`. With it, the
+  // contents of that part are unspecified afterwards.
   virtual void reduce_scatter(const void* whole, void* own, std::int64_t elements_per_rank,
                               Dtype dtype, bool accumulate) = 0;
   // Sends part i of `out` to member i. Part i of `in` is what member i sent to this rank. The
@@ -54,13 +54,14 @@ class Communicator {
   // Stores the sum in `data` of member `root`. The contents of the other members' `data` are
   // unspecified afterwards.
   virtual void reduce(void* data, std::int64_t elements, Dtype dtype, int root) = 0;
-  // Gathers parts in place. Part i is at i * distance, where every rank already has its own part.
+  // Gathers parts in place. Part i begins i * distance bytes after `first`. Every rank already has
+  // its own part there.
   virtual void gather_apart(void* first, std::int64_t bytes_per_rank, std::int64_t distance) {
     for (int root = 0; root < size(); ++root)
       broadcast(static_cast<char*>(first) + root * distance, bytes_per_rank, root);
   }
-  // Reduces parts in place. Member i gets the sum of part i. The contents of the other parts are
-  // unspecified afterwards.
+  // Reduces parts in place. Part i begins i * distance bytes after `first`, and member i gets its
+  // sum. The contents of the other parts are unspecified afterwards.
   virtual void reduce_apart(void* first, std::int64_t elements_per_rank, Dtype dtype,
                             std::int64_t distance) {
     for (int root = 0; root < size(); ++root)
@@ -69,7 +70,7 @@ class Communicator {
   virtual void barrier() = 0;
 
   // Send or receive a message between two ranks, without blocking. Tags are at most max_tag, and
-  // distinguish the messages that are in flight between two ranks.
+  // distinguish the messages that are in flight between two ranks. NCCL has no tags (nccl.h).
   virtual Request isend(const void* data, std::int64_t bytes, int to, int tag) = 0;
   virtual Request irecv(void* data, std::int64_t bytes, int from, int tag) = 0;
   // Returns whether the message is complete. If so, the request is gone.
@@ -96,18 +97,20 @@ class World {
   // rank among them). All members call it, with kinds in the same order.
   virtual std::unique_ptr<Communicator> group(GroupKind kind, std::span<const int> ranks) = 0;
 
-  // Returns the world of the same ranks on host memory, if `group` works on device memory.
+  // Returns the world of the same ranks whose groups work on host memory. This may be the world
+  // itself.
   virtual World& on_host() { return *this; }
   // Returns whether the groups' calls return before they are complete, as operations of a device
   // do.
   virtual bool issues_to_streams() const { return false; }
 
-  // Returns the bytes of other ranks' memory that collectives have touched. They count in this
-  // process's VmHWM although they belong to other ranks.
+  // Returns the bytes of other ranks' memory that are resident in this process, because collectives
+  // have touched them. They count in this process's VmHWM although they belong to other ranks.
   virtual std::int64_t resident_bytes_of_others() const = 0;
 
   // Sets how long waits for other ranks may take from now on, in seconds, also in the groups that
-  // this world has already made. Only the world over MPI obeys it.
+  // this world has already made. The world over MPI obeys it. Other worlds ignore it or pass it on
+  // to the world that they wrap.
   virtual void set_deadline([[maybe_unused]] double seconds) {}
 
   // Ends this process at once after a failure, without waiting for the other ranks. The launcher
@@ -122,7 +125,7 @@ void share_text(Communicator& all, std::string& text);
 
 struct WorldOptions {
   bool shared_memory = true;  // false: always exchange messages (for tests, and as a way out)
-  double deadline_s = 600;    // the longest that any wait for other ranks may take
+  double deadline_s = 600;    // the longest wait for other ranks, in seconds
   int ranks_per_host = 0;     // above 0: ranks of a pretended host (tests)
 };
 

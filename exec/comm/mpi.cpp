@@ -20,7 +20,7 @@ namespace meshwright::exec {
 namespace {
 
 // Returns the rank of this process before MPI is initialised, or -1 if it is not known. Open MPI's
-// launchers set the variable.
+// launchers set the variable PMIX_RANK.
 int rank_in_environment() {
   const char* text = std::getenv("PMIX_RANK");
   return text == nullptr ? -1 : std::atoi(text);
@@ -97,7 +97,7 @@ class MpiWorld : public World {
   }
 
  private:
-  static constexpr int slots_ = 1 << 14;  // groups that one rank can ever be in; touched when used
+  static constexpr int slots_ = 1 << 14;  // groups of one rank that can share memory
 
   void find_hosts(int ranks_per_host) {
     if (ranks_per_host > 0)
@@ -159,7 +159,7 @@ class MpiWorld : public World {
     return SharedGroup(std::move(slots), ranks, own, segments_, deadline_s_);
   }
 
-  double deadline_s_;  // the groups look at it too
+  double deadline_s_;  // seconds; the groups refer to it
   int rank_ = 0, size_ = 1;
   MPI_Comm host_ = MPI_COMM_NULL;
   std::vector<int> host_of_;  // by rank: the first rank of its host

@@ -9,8 +9,8 @@
 
 namespace meshwright::exec {
 
-// Returns a world that has initialised MPI and finalises it when it is destroyed. May be called
-// once per process.
+// Returns a world that has initialised MPI. Its destructor finalises MPI, except while an exception
+// is in flight. May be called once per process.
 std::unique_ptr<World> make_mpi_world(const WorldOptions& options);
 
 }  // namespace meshwright::exec

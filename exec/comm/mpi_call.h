@@ -1,4 +1,4 @@
-// Calls of MPI whose failures are exceptions.
+// Turns the failure of an MPI call into a RunError.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1

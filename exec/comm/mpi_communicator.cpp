@@ -15,7 +15,7 @@ namespace meshwright::exec {
 namespace {
 
 constexpr int collective_tag = max_tag + 1;
-constexpr std::int64_t message_bytes = 1 << 28;  // the longest single message of an exchange
+constexpr std::int64_t message_bytes = 1 << 28;  // the longest single message of an exchange()
 
 // The bytes that go to, and that come from, one member of the group.
 struct Outgoing {
@@ -73,7 +73,7 @@ class MpiCommunicator : public Communicator {
     if (levels_ != nullptr && !flat) return levels_->all_gather(own, all, bytes);
     char* to = static_cast<char*>(all);
     if (const auto peers = meet(own, bytes); !peers.empty()) {
-      for (int i = 1; i < size_; ++i) {  // begin with the next rank, so that not all read one
+      for (int i = 1; i < size_; ++i) {  // not all read the same peer at once
         const int peer = (rank_ + i) % size_;
         std::memcpy(to + peer * bytes, peers[peer], bytes);
       }
@@ -195,7 +195,8 @@ class MpiCommunicator : public Communicator {
   std::span<char* const> meet(const void* data, std::int64_t bytes) {
     return shared_ ? shared_->meet(data, bytes, progress_) : std::span<char* const>();
   }
-  // Waits for all members, so that nobody changes data that a peer may still be reading.
+  // With shared memory, waits for all members, so that nobody changes data that a peer may still be
+  // reading.
   void leave() {
     if (shared_) shared_->barrier(progress_);
   }
@@ -322,7 +323,7 @@ class MpiCommunicator : public Communicator {
   std::vector<int> ranks_;
   std::optional<SharedGroup> shared_;
   const double& deadline_s_;           // the world's, which may change
-  std::unique_ptr<TwoLevels> levels_;  // where the group is a grid over hosts
+  std::unique_ptr<TwoLevels> levels_;  // null unless the group is a grid
   std::function<void()> progress_;     // lets messages move while this rank waits for memory
   int rank_ = 0, size_ = 1;
   // Scratch data of the collective in flight. They are members of the class so that only the first

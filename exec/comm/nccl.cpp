@@ -22,9 +22,9 @@ ncclConfig_t config() {
   return config;
 }
 
-// Number of thread blocks of a kernel that sends or receives. It is enough for a link between hosts
-// or half of an NVLink, and small enough that all messages in flight run concurrently with each
-// other and with compute.
+// Most thread blocks of a kernel that sends or receives. It is meant to be enough for a link
+// between hosts or half of an NVLink, and few enough that all messages in flight run concurrently
+// with each other and with compute.
 constexpr int message_blocks = 8;
 
 // Returns the round in which the pair (first, first + direction) of a ring is connected. The pairs
@@ -99,7 +99,7 @@ class NcclWorld : public World {
   };
 
   // Registers each allocation that has the same size on all members as symmetric memory of the
-  // group. Stages may differ in size, but the members of one stage's groups do not.
+  // group. Sizes may differ between the stages of a pipeline.
   void open_windows(NcclLink& all, Communicator& host) const {
     std::vector<std::size_t> sizes(host.size());
     for (const Memory& memory : memory_) {
@@ -110,8 +110,8 @@ class NcclWorld : public World {
     }
   }
 
-  // Returns whether this process is the only rank. Then memory from NCCL has no use, and it may
-  // take more: up to multiples of 512 MiB before NCCL 2.28.
+  // Returns whether this process is the only rank. Then memory is not taken from ncclMemAlloc,
+  // which has no use here and may round sizes up by much.
   bool alone() const { return size() == 1; }
 
   // Makes the NCCL communicator of a group. It is not split from one of the world, because only the
@@ -156,8 +156,9 @@ class NcclWorld : public World {
     return made;
   }
 
-  // Sends the first message on a new connection. It makes both hosts wait for each other, and in
-  // the middle of a step such waits could form a circle. Here all pairs come in one order.
+  // Sends or receives the first message on a new connection. It makes both hosts wait for each
+  // other, and in the middle of a step such waits could form a circle. Here all pairs come in one
+  // order.
   void connect(NcclLink& link, bool sends, int peer) {
     const InstructionKind kind = sends ? InstructionKind::send : InstructionKind::recv;
     link.run({kind, 1, peer}, set_up_, [&](ncclComm_t comm) {

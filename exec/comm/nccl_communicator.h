@@ -20,7 +20,7 @@ class NcclCommunicator : public Communicator {
   struct Neighbour {
     int peer = 0;  // index in the group
     bool sends = false;
-    std::unique_ptr<NcclLink> link;  // of two ranks: the sender, the receiver
+    std::unique_ptr<NcclLink> link;  // its rank 0 sends, its rank 1 receives
   };
 
   // `host` is the same group on host memory. `ranks` holds the world ranks of the members.
@@ -67,7 +67,7 @@ class NcclCommunicator : public Communicator {
   NcclWatch& watch_;
   double deadline_s_;
   bool by_neighbours_;
-  std::vector<Message> posted_;  // since the latest wait
+  std::vector<Message> posted_;  // those since the latest wait()
   OwnMessages own_messages_;
 };
 

@@ -51,7 +51,8 @@ bool is_capturing(cudaStream_t stream) {
 NcclLink::NcclLink(ncclComm_t comm, std::string name, std::span<const int> others)
     : comm_(comm), name_(with_others(std::move(name), others)), since_(Clock::now()) {}
 
-// Windows, too, are closed together with the other members. After an error they are left open.
+// Windows, too, are closed together with the other members. While an exception is in flight they
+// are left open.
 NcclLink::~NcclLink() {
   if (std::uncaught_exceptions() > 0) {
     ncclCommAbort(comm_);
@@ -82,7 +83,7 @@ unsigned int NcclLink::begin(const NcclOperation& operation, cudaStream_t stream
       latest_[numbered.number % latest_.size()] = numbered;
   }
   mark_.write(2 * numbered.number, stream);
-  issuing_ = numbered.number;  // NCCL's first use of a connection waits for the peer right here
+  issuing_ = numbered.number;  // NCCL may now wait for a peer, at first use
   return numbered.number;
 }
 

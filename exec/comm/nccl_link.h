@@ -37,7 +37,7 @@ struct NcclOperation {
   InstructionKind kind = InstructionKind::all_reduce;
   std::int64_t bytes = 0;
   int other = -1;                             // world rank of root, sender or receiver; -1: none
-  std::optional<Dtype> dtype = std::nullopt;  // of sums
+  std::optional<Dtype> dtype = std::nullopt;  // none: nothing is summed
 };
 std::string text_of(const NcclOperation& operation);
 
@@ -56,8 +56,8 @@ class NcclLink {
 
   ncclComm_t comm() const { return comm_; }
 
-  // Registers `memory` as symmetric until the link ends. Every member calls it at the same time
-  // with the same number of bytes.
+  // Registers `memory` as symmetric until the link ends. Does nothing if this build's NCCL is older
+  // than 2.27. Every member calls it at the same time with the same number of bytes.
   void open_window(void* memory, std::size_t bytes);
 
   // Calls issue(comm), which puts the operation on the stream. Throws a RunError that names the
@@ -69,8 +69,8 @@ class NcclLink {
     end(number, stream, result);
   }
 
-  // Returns NCCL's asynchronous error, or the operation that has run for longer than the deadline,
-  // or none if all is well. The watching thread calls it.
+  // Returns NCCL's asynchronous error, or the operation during which nothing has changed for the
+  // deadline or longer, or none if all is well. The watching thread calls it.
   struct Trouble {
     std::string what;
     bool is_late = false;
@@ -95,7 +95,7 @@ class NcclLink {
   std::atomic<unsigned int> issuing_{0};  // by the host at this moment; 0: none
 
   std::mutex mutex_;
-  std::array<Numbered, 1024> latest_;  // a host is not further ahead of its device
+  std::array<Numbered, 1024> latest_;  // operations outside graphs, by number modulo its size
   std::vector<Numbered> captured_;     // operations of graphs, which every replay repeats
 
   // Only the watching thread uses these.

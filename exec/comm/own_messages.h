@@ -1,7 +1,7 @@
-// Messages that a rank of a device sends to itself, which happens where a pipeline turns and one
-// stage has both ends. Sender and receiver use different streams, and the sender's stream does not
-// wait for the receiver. Therefore the message is copied into memory that this class keeps until
-// the receiver's stream takes it. The memory grows to the most that is ever in flight.
+// Messages that a rank sends to itself on its device, as between two virtual stages that follow
+// each other on one rank. Sender and receiver use different streams, and the sender's stream does
+// not wait for the receiver. Therefore the message is copied into memory that this class keeps
+// until the receiver's stream takes it. The memory is then used again for later messages.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -34,7 +34,7 @@ class OwnMessages {
 
   Place& free_place(std::int64_t bytes);
 
-  std::list<Place> places_;  // those in use in the order of sending
+  std::list<Place> places_;  // places in use are in the order of sending
 };
 
 }  // namespace meshwright::exec

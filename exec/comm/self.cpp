@@ -43,7 +43,7 @@ class SelfWorld : public World {
     void* memory =
         ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    ::madvise(memory, whole, MADV_HUGEPAGE);  // a wish: small pages cost products some percent
+    ::madvise(memory, whole, MADV_HUGEPAGE);  // a hint; small pages would slow matmuls a little
     memory_.emplace_back(memory, whole);
     return memory;
   }
@@ -54,7 +54,7 @@ class SelfWorld : public World {
   void abandon(int exit_code) override { std::_Exit(exit_code); }
 
  private:
-  std::vector<std::pair<void*, std::size_t>> memory_;  // and its bytes
+  std::vector<std::pair<void*, std::size_t>> memory_;  // each allocation with its bytes
 };
 
 }  // namespace

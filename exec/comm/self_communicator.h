@@ -10,7 +10,8 @@
 namespace meshwright::exec {
 
 // `Memory` has `copy(to, from, bytes)`, `add(to, from, elements, dtype)` (to += from), and
-// `wait()`, which returns when all of these are done. They are done in order.
+// `wait()`. On a device, these are issued to the current stream, and wait() returns when that
+// stream is done.
 template <typename Memory>
 class SelfCommunicator : public Communicator {
  public:

@@ -24,7 +24,7 @@ struct SharedPlace {
 // zeros.
 struct alignas(64) SharedSlot {
   std::atomic<std::uint64_t> arrived;  // barriers that this rank has reached
-  SharedPlace place;                   // its buffer in the collective under way
+  SharedPlace place;                   // its buffer in the collective in flight
 };
 
 // All segments that this process has made or opened. There is one set per allocation, indexed by

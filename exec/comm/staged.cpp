@@ -110,7 +110,7 @@ class StagedCommunicator : public Communicator {
  private:
   struct Message {
     std::vector<std::byte> staged;
-    void* to;  // of a receive: in the device's memory
+    void* to;  // where a receive puts it on the device; null: a send
   };
 
   void fetch(std::byte* to, const void* from, std::int64_t bytes) {

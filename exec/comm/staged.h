@@ -1,6 +1,6 @@
 // Lets a device use communicators that reach host memory only. Data to send are copied to host
-// memory first, and received data are copied to the device afterwards. Each call waits for the
-// device, so that several ranks can share one.
+// memory first, and received data are copied to the device afterwards. Collectives and new messages
+// wait for the device first. Several ranks can share one device.
 #pragma once
 
 #include <memory>

@@ -36,7 +36,7 @@ TwoLevels::TwoLevels(const HostGrid& grid, std::unique_ptr<Communicator> inside,
 // Exchanges parts between the ranks at this position of all hosts. Each part is received at its
 // place in `all`.
 void TwoLevels::gather_between_hosts(char* all, std::int64_t bytes) {
-  constexpr std::int64_t longest = 1 << 28;  // of one message
+  constexpr std::int64_t longest = 1 << 28;  // bytes of a message
   const auto part = [&](int host) { return all + (host * grid_.per_host + grid_.place) * bytes; };
   requests_.clear();
   for (int host = 0; host < grid_.hosts; ++host) {

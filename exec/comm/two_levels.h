@@ -1,6 +1,7 @@
 // All-gather of a group on several hosts, with equally many ranks on each. The parts are gathered
 // first between the hosts, every rank with the ranks at its position on the others, and then inside
-// each host. So a part crosses the network once for every other host instead of every other rank.
+// each host. So a part crosses the network once for every other host instead of once for every rank
+// there.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +18,13 @@ namespace meshwright::exec {
 // `rail` the members at its position on every host.
 struct HostGrid {
   int hosts = 1, per_host = 1;
-  int host = 0, place = 0;  // of this rank
+  int host = 0, place = 0;  // this rank's
   std::vector<int> inside, rail;
 };
 
 // Returns the grid of the group `ranks` (ascending world ranks) as rank `own` sees it. `host_of`
-// holds the host of each world rank. Returns none if the group has one host, one rank on each,
-// different numbers on its hosts, or a host whose ranks are not consecutive in the group.
+// holds the host of each world rank. Consecutive members on one host must form two or more blocks
+// of one length above 1. Otherwise returns none.
 std::optional<HostGrid> host_grid(std::span<const int> ranks, std::span<const int> host_of,
                                   int own);
 
