@@ -15,8 +15,9 @@
 
 namespace meshwright::exec {
 
-// The values that codes stand for, and the limits between codes. A number's code is the count of
-// limits, from limits[1] on, that are below its magnitude.
+// The values that codes stand for, and the limits between codes. The code of a number's magnitude,
+// divided by the block's, is the count of limits, from limits[1] on, that are below it. In block8,
+// a negative number whose code is not 0 adds 128.
 struct BlockCodes {
   float values[256] = {}, limits[256] = {};
 };
@@ -29,8 +30,8 @@ constexpr double magnitude_of_code(std::uint32_t code, int bits) {
   return decades[bits - 1 - behind] * (0.1 + 0.9 * (code - parts + 1) / parts);
 }
 
-// The limit between two codes is their midpoint. In block8u only an exact 0 gets code 0, because
-// optimizers divide by the root of a second moment.
+// The limit between two codes is their midpoint. In block8u, the limit above code 0 is 0, because
+// optimizers divide by the root of a second moment, which must not be rounded to 0.
 constexpr BlockCodes block_codes(Dtype dtype) {
   const int bits = dtype == Dtype::block8 ? 7 : 8;
   BlockCodes codes;
@@ -44,7 +45,7 @@ constexpr BlockCodes block_codes(Dtype dtype) {
 }
 
 // Convert `count` numbers between blocks and fp32. The first number begins a block. Unneeded codes
-// of the last block become 0. Numbers that are widened and then narrowed again have the same bits.
+// of the last block become 0. Blocks that are widened and then narrowed again keep their bits.
 void widen_blocks(const void* from, Dtype dtype, std::int64_t count, float* to);
 void narrow_to_blocks(const float* from, Dtype dtype, std::int64_t count, void* to);
 

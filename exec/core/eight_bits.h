@@ -17,9 +17,10 @@ void round_to_8_bits(const float* from, Dtype dtype, std::int64_t count, float f
                      std::uint8_t* to);
 
 // Returns the factor that multiplies numbers before they are rounded, given their largest
-// magnitude. The factor makes it the format's largest number. With `power`, the factor is the
-// largest power of two that makes it no larger. It is 1 if all numbers are 0. NaN or infinity among
-// the numbers makes all of them NaN.
+// magnitude. The factor makes that the format's largest number. With `power`, the factor is the
+// largest power of two that makes it no larger. It is 1 if all numbers are 0, and at most the
+// largest finite number. If NaN or infinity is among the numbers, all of them are NaN once they are
+// divided by the factor again.
 float factor_to_8_bits(float largest, Dtype dtype, bool power);
 
 // Returns the factor to use while no largest magnitude is known. It is the power of two that brings

@@ -33,7 +33,7 @@ std::uint8_t random_4_bits(float x, std::uint32_t random) {
   const float size = std::min(std::fabs(x), most);
   const int below = (size >= 0.5F) + (size >= 1) + (size >= 1.5F) + (size >= 2) + (size >= 3) +
                     (size >= 4) + (size >= most);
-  const float steps = below < 4 ? 2.0F : below < 6 ? 1.0F : 0.5F;  // how many are in 1
+  const float steps = below < 4 ? 2.0F : below < 6 ? 1.0F : 0.5F;  // per unit
   const double share =
       static_cast<double>(size - numbers_of_4_bits[below]) * static_cast<double>(steps);
   const int bits = below + (static_cast<double>(random) < share * 0x1p32 ? 1 : 0);

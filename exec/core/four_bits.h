@@ -18,8 +18,8 @@ void widen_4_bits(const std::uint8_t* from, std::int64_t count, float scale, flo
 // Writes to[i] = from[i] * factor, rounded to nearest (ties to even).
 void round_to_4_bits(const float* from, std::int64_t count, float factor, std::uint8_t* to);
 
-// Writes to[i] = from[i] * factor, rounded at random: up with the probability that preserves the
-// mean, which the 32 random bits random[i] decide.
+// Writes to[i] = from[i] * factor, rounded at random to one of its two neighbours, with
+// probabilities whose mean is the number. The 32 random bits random[i] decide.
 void round_to_4_bits(const float* from, std::int64_t count, float factor,
                      const std::uint32_t* random, std::uint8_t* to);
 

@@ -11,7 +11,7 @@ namespace meshwright::exec {
 class Sha256 {
  public:
   void add(const void* data, std::size_t bytes);
-  std::string hex();  // of all that was added; ends the sum
+  std::string hex();  // the sum of all bytes added; called once, last
 
  private:
   void compress(const std::uint8_t* block);

@@ -8,7 +8,7 @@
 // before it rounds them; here no block depends on another, so that ranks can share a tensor.
 //
 // int4: a block is a group of g codes and, in bf16, the largest magnitude of its numbers / 7. Code
-// c stands for c - 8 times that, from -7 to 7; code 0 is not used.
+// c stands for c - 8 times that, from -7 to 7. Code 0 is not used.
 #pragma once
 
 #include <array>

@@ -8,8 +8,8 @@
 namespace meshwright::exec {
 
 int cuda_devices_here() {
-  // Gives each stream a queue of its own. The driver reads the variable at its first call, which is
-  // the next line.
+  // Gives each stream a hardware queue of its own, unless the user has set the variable. The driver
+  // reads it at its first call, so it must be set before.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   return cuda_devices();
 }

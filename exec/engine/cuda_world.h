@@ -1,5 +1,6 @@
-// Makes the world of ranks on GPUs. They talk over NCCL (cuda_world_nccl.cpp). They talk through
-// host memory if they share GPUs, or in a build without NCCL (cuda_world_staged.cpp).
+// Makes the world of ranks on GPUs. In a build with NCCL, they talk over NCCL if each has a GPU of
+// its own, or if an option demands it (cuda_world_nccl.cpp). Otherwise, and in a build without
+// NCCL, they talk through host memory (cuda_world_staged.cpp).
 #pragma once
 
 #include <functional>

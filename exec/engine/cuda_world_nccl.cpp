@@ -20,8 +20,8 @@ std::vector<std::string> environment() {
 }
 
 // Returns a world over NCCL if every rank has a GPU of its own or nccl_shares_devices is set,
-// otherwise one through host memory. Rank 0 prints once what explains why a group of GPUs may be
-// slow.
+// otherwise one through host memory. If there are several ranks, rank 0 prints a warning if they
+// share GPUs, and the versions, variables and places that explain why NCCL may be slow.
 std::unique_ptr<World> world_of(std::span<const DevicePlace> places, CudaBackend& gpu, World& host,
                                 const EngineOptions& options) {
   const bool own = are_distinct(places);

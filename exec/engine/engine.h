@@ -26,8 +26,8 @@ struct EngineOptions {
   Precision precision = Precision::fp32;
   bool deterministic = false;
   int threads = 1;                   // threads of the CPU backend
-  int ranks_per_host = 1;            // they take the devices of their host in turn
-  double deadline_s = 600;           // the longest that devices may wait for each other
+  int ranks_per_host = 1;            // they take its devices round-robin
+  double deadline_s = 600;           // longest wait of devices for each other, in seconds
   std::string kernel_folder{};       // where compiled kernels are kept
   bool nccl_shares_devices = false;  // over NCCL even where ranks share a device (docs/gpu.md)
   bool nccl_windows = false;         // memory is registered with NCCL as symmetric
@@ -40,9 +40,9 @@ struct EngineKind {
   // kind has no devices of its own.
   int (*devices)();
   DeviceDescription (*facts)(int device);
-  // Makes the engine. Every rank calls it, and must find out by itself whether it has thrown on
-  // another rank. `host` must outlive the engine. The backend is null if the computer has no device
-  // of this kind.
+  // Makes the engine. Every rank calls it. If it throws on one rank, the others do not notice, so
+  // callers compare notes. `options` and `host` must outlive the engine. The backend is null if the
+  // computer has no device of this kind.
   Engine (*make)(const EngineOptions& options, World& host);
 };
 std::span<const EngineKind> engine_kinds();
