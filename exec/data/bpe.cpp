@@ -51,7 +51,8 @@ std::pair<std::string, std::string> two_parts(const Fields& model, const json& m
 
 }  // namespace
 
-// Printable bytes are spelled as themselves, the others as the characters from U+0100 on, in order.
+// Bytes that are visible characters of Latin-1 are spelled as these, the others as the characters
+// from U+0100 on, in order.
 std::string spelling_of_byte(unsigned char byte) {
   if (stands_for_itself(byte)) return utf8(byte);
   std::uint32_t code = 0x100;

@@ -1,6 +1,6 @@
 // SentencePiece's precompiled normalizer: a map from characters to their replacements (Unicode's
-// compatibility forms, all blanks as one kind, ...). It is stored as a size, a trie of that size in
-// a double array (Darts), and the zero-terminated replacements.
+// compatibility forms, all blanks as one kind, ...). It is stored as a size in bytes, a trie of
+// that size in a double array (Darts), and the zero-terminated replacements.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ class CharacterMap {
   CharacterMap(std::string_view base64, const std::string& where);
 
   // Returns `text` with its characters replaced. A short cluster of characters (a letter and its
-  // accents) that is in the map is replaced as a whole, any other cluster character by character.
+  // accents) that begins with an entry of the map is replaced as a whole by that entry's
+  // replacement, any other cluster character by character.
   std::string normalized(std::string_view text) const;
 
  private:

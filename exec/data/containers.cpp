@@ -8,7 +8,7 @@ namespace {
 
 struct Container {
   std::string_view begin, name, remedy;
-  std::string_view at_8 = {};  // what follows the eight bytes that it begins with
+  std::string_view at_8 = {};  // the bytes from offset 8 on
 };
 using namespace std::string_view_literals;
 constexpr std::string_view as_lines =

@@ -1,4 +1,5 @@
-// A file of data that a run reads at byte offsets, from its first step to its last.
+// A file of data that is read at byte offsets and stays open, often from a run's first step to its
+// last.
 #pragma once
 
 #include <cstdint>

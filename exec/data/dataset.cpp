@@ -27,7 +27,8 @@ std::vector<std::int32_t> random_cuts(std::uint64_t seed, std::int64_t position,
   return {cuts.begin(), cuts.end()};
 }
 
-// Random tokens, which depend on the seed and the position alone.
+// Random tokens, pixels and labels. They depend only on the options, among them a seed, and on the
+// position.
 class SyntheticData : public Dataset {
  public:
   explicit SyntheticData(const LoaderOptions& options) : options_(options) {}
@@ -137,7 +138,7 @@ class PairData : public Dataset {
  private:
   std::int64_t length_;
   std::vector<PairFile> files_;
-  std::vector<std::vector<std::vector<std::int64_t>>> rows_;  // with packing: per file and row
+  std::vector<std::vector<std::vector<std::int64_t>>> rows_;  // packed pairs, by file and row
 };
 
 class ImageData : public Dataset {

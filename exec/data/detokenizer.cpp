@@ -117,7 +117,8 @@ std::vector<std::string> bytes_decoded(const std::vector<std::string>& pieces) {
   return decoded;
 }
 
-// Takes blanks before punctuation and in English contractions away, as WordPiece's `cleanup` does.
+// Removes blanks before punctuation and in English contractions, and contracts "do not", as
+// WordPiece's `cleanup` does.
 void clean_up(std::string& piece) {
   constexpr std::pair<std::string_view, std::string_view> changes[] = {
       {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
@@ -150,8 +151,8 @@ Detokenizer::Detokenizer(const std::string& path) : of_bytes_(false) {
   if (given("post_processor")) read_before_text(file.object("post_processor"));
 }
 
-// Reads the vocabulary, which is an object of numbers, or of Unigram a list in their order, and
-// then the added tokens.
+// Reads the vocabulary and then the added tokens. The vocabulary is an object from tokens to
+// numbers or, for Unigram, a list in the order of the numbers.
 void Detokenizer::read_texts(Fields& file) {
   Fields model = file.object("model");
   const json& vocabulary = model.raw("vocab");
@@ -221,7 +222,8 @@ void Detokenizer::add_strip(Fields& step) {
   });
 }
 
-// Makes the visible sign a blank again, but for one that the tokenizer put before a text.
+// Replaces the visible sign by a blank again. In the first token the sign is removed if the
+// tokenizer puts one before a text.
 void Detokenizer::add_metaspace(Fields& step) {
   const std::string sign =
       step.has("replacement") ? inserted_text(step, "replacement") : "\xE2\x96\x81";

@@ -42,7 +42,8 @@ class Detokenizer {
   std::vector<std::int32_t> before_text_;
 };
 
-// Returns the text with U+FFFD in place of each longest part that begins no UTF-8 character.
+// Returns the text with U+FFFD in place of what is no UTF-8: one for the longest begin of a
+// character that is not completed, and one for any other wrong byte.
 std::string with_valid_utf8(std::string_view text);
 
 }  // namespace meshwright::exec

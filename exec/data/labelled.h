@@ -32,8 +32,8 @@ class LabelledFile {
  private:
   friend class LabelledReader;
 
-  std::vector<std::int32_t> tokens_;    // of all texts, one after the other
-  std::vector<std::int64_t> first_{0};  // per text, and the end
+  std::vector<std::int32_t> tokens_;    // the tokens of all texts, one after the other
+  std::vector<std::int64_t> first_{0};  // index of each text's first token, and the end
   std::vector<std::int32_t> labels_;
   std::int64_t cut_ = 0, longest_ = 0, length_ = 0;
 };

@@ -14,7 +14,7 @@ namespace meshwright::exec {
 
 namespace {
 
-// Returns the options, which must fit together.
+// Returns `options`. Aborts the program if they do not fit together.
 const LoaderOptions& checked(const LoaderOptions& options) {
   MESHWRIGHT_CHECK(options.sequence_length > 0 && options.vocabulary > 0,
                    "the loader knows the sequence and the vocabulary");
@@ -120,7 +120,7 @@ void Loader::read(std::int64_t position, const SequenceInputs& into) {
         *into.positions =
             options_.label_of_last ? static_cast<std::int32_t>(raw_.text_tokens - 1) : 0;
       return hide_padding(into.documents);
-    case Targets::pair:;  // above
+    case Targets::pair:;  // has returned above
   }
 }
 
@@ -175,8 +175,8 @@ void Loader::fill_packed(std::int64_t position) {
   dataset_->read_row(order_.at(position), raw_, row_);
 }
 
-// Reads the row that is used at `position`, because the rows of a step are reordered to balance
-// their work.
+// Reads the row for `position`. Rows of a step are used in another order than they are stored in,
+// to balance the work of the ranks.
 void Loader::read_packed(std::int64_t position, const SequenceInputs& into) {
   const std::int64_t batch = options_.global_batch, number = position / batch;
   fill_packed(number * batch + packed_step(number).order[position % batch]);

@@ -1,9 +1,9 @@
 // Reads the sequences that a run trains on, in an order that does not depend on the parallelism.
 //
-// Sequence k of an epoch is tokens [k*s, k*s + s] of one file: s inputs, and the same tokens
-// shifted by one as targets. Windows do not cross files, and the rest at a file's end is dropped.
-// With images (pixels > 0), sequence k is the k-th image: its pixels are the inputs, its label the
-// target. For a decoder, it is tokens [2k*s, 2k*s + 2s]: the source, and the target, which the
+// Sequence k of a file of tokens is tokens [k*s, k*s + s]: s inputs, and the same tokens shifted by
+// one as targets. Windows do not cross files, and the rest at a file's end is dropped. With images
+// (pixels > 0), sequence k is the k-th image: its pixels are the inputs, its label the target. For
+// an encoder and a decoder, it is tokens [2k*s, 2k*s + 2s): the source, and the target, which the
 // decoder reads delayed by one. With pairs, it is the k-th pair, padded or truncated to s + 1
 // tokens (pairs.h). With labelled texts, it is the k-th text, padded or truncated to s tokens
 // (labelled.h).
@@ -32,7 +32,7 @@ struct SequenceInputs {
   std::int32_t* targets = nullptr;    // [s], [predicted], [2] or [1]
   std::int32_t* positions = nullptr;  // [predicted], ascending; [1] for a label
   std::int32_t* decoder = nullptr;    // [s]: the start token, and the targets but the last
-  std::int32_t* documents = nullptr;  // [s]: where each token's document begins
+  std::int32_t* documents = nullptr;  // [s]: index at which a token's document begins
   // For multi-token prediction, entry k - 1 belongs to depth k. It holds for each position the
   // token k positions later, or 0, and as its target the token after that, or `ignored_target`. The
   // shapes are [s].
@@ -52,7 +52,7 @@ class Loader {
   std::int64_t sequences() const { return order_.sequences(); }
 
   // Returns how many targets of `sequences` sequences from `position` on count in the loss, the
-  // others being `ignored_target`. Returns none if all targets count.
+  // others being `ignored_target`. Without packing, returns none for data whose targets all count.
   std::optional<std::int64_t> counted_targets(std::int64_t position, std::int64_t sequences);
   // Returns the attention work of packed rows relative to rows of one document, as the mean over up
   // to 256 rows. Returns none without packing or without files.
@@ -68,7 +68,7 @@ class Loader {
   struct PackedStep {
     std::int64_t number = -1;
     std::vector<std::int64_t> order;
-    std::vector<std::int64_t> counted;  // targets, in that order
+    std::vector<std::int64_t> counted;  // targets of each row, in that order
   };
   const PackedStep& packed_step(std::int64_t number);
   void fill_packed(std::int64_t position);
@@ -83,14 +83,14 @@ class Loader {
   std::unique_ptr<Dataset> dataset_;
   SequenceOrder order_;
   RawSequence raw_;                            // the sequence that is being read
-  std::vector<std::int32_t> places_, hidden_;  // masked positions, and what stood there
+  std::vector<std::int32_t> places_, hidden_;  // masked positions, and their tokens
   PackedRow row_;
-  std::array<PackedStep, 2> packed_steps_;  // a batch may touch two
+  std::array<PackedStep, 2> packed_steps_;  // `sequences` may be of two steps
 };
 
-// Returns the position of the first sequence of a micro-batch. Step `step` (from 1) takes the next
-// global_batch sequences. Replica d of `replicas` takes the d-th contiguous block of them,
-// micro-batch by micro-batch.
+// Returns the position of the first sequence of a micro-batch. A step takes the next global_batch
+// sequences from `step_position` on. Replica d of `replicas` takes the d-th contiguous block of
+// them, micro-batch by micro-batch. `sequence_in_replica` is the sequence's index in that block.
 std::int64_t first_sequence(std::int64_t step_position, std::int64_t global_batch, int replicas,
                             int replica, std::int64_t sequence_in_replica);
 

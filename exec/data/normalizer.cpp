@@ -112,9 +112,9 @@ void Normalizer::add_strip(Fields& step) {
     replace(Pattern(R"((?<!\s)\s+\z)", step.where()), "");
 }
 
-// Adds BERT's steps. They remove control characters, make all blanks one kind, and put blanks
-// around Chinese characters so that each is a word. In uncased models they also remove accents and
-// change letters to lower case.
+// Adds BERT's steps. By default, they remove control characters, make all blanks one kind, and put
+// blanks around Chinese characters so that each is a word. In uncased models they also remove
+// accents and change letters to lower case.
 void Normalizer::add_bert(Fields& step) {
   const auto pattern = [&](const char* expression) { return Pattern(expression, step.where()); };
   if (step.optional<bool>("clean_text", true)) {

@@ -49,7 +49,8 @@ class Normalizer {
 
 // Returns the text that a step inserts. Throws InputError if it is longer than 256 bytes.
 std::string inserted_text(Fields& step, const char* key);
-// Returns the expression of {"pattern": {"String": "..."}} or {"pattern": {"Regex": "..."}}.
+// Returns the regular expression that {"pattern": {"String": "..."}} or {"pattern": {"Regex":
+// "..."}} describes.
 std::string expression_of(Fields& step);
 // Throws InputError if `bytes` are too many for text of `given` bytes. Text may become longer (a
 // blank of one byte often becomes a sign of three), but repeated steps must not make it endless.

@@ -26,7 +26,7 @@ struct PackedRow {
   // Does the same as split() for documents that begin at 0 and at the ascending indices `begins`.
   void split_at(std::span<const std::int32_t> window, std::span<const std::int32_t> begins);
 
-  std::int64_t counted() const;  // targets
+  std::int64_t counted() const;  // targets that are not ignored
   // Returns the work of attention: the sum of the squares of the documents' lengths.
   std::int64_t work() const;
 };
@@ -44,8 +44,8 @@ std::vector<std::vector<std::int64_t>> pack_rows(std::span<const std::int64_t> p
 // every parallelism, but the blocks of neighbours that ranks and their micro-batches take have even
 // work. The rows are dealt out to p equal groups, where p is the smallest prime factor of their
 // number. The heaviest come first, each to the group with the least work that has room. The rows of
-// each group are then ordered in the same way. Blocks of a power of two of ranks are such groups if
-// it divides the number of rows, and other blocks are nearly so.
+// each group are then ordered in the same way. So if a power of two of ranks divides the number of
+// rows, each rank takes one of these groups.
 std::vector<std::int64_t> balanced_order(std::span<const std::int64_t> work);
 
 }  // namespace meshwright::exec

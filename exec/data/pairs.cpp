@@ -14,8 +14,8 @@ namespace meshwright::exec {
 namespace {
 
 struct TemplateText {
-  std::string_view begin;                     // of the conversation
-  std::string_view before_role, behind_role;  // of a turn
+  std::string_view begin;                     // before the conversation
+  std::string_view before_role, behind_role;  // around a turn's role
   std::string_view end;                       // after the content, and learned with it
   std::string_view behind;
   bool trims;  // whether blanks around the content are left out
@@ -155,7 +155,8 @@ PairReader::PairReader(const PairText& text, std::int64_t window, std::int64_t v
 
 PairReader::~PairReader() = default;
 
-// Splits a line into parts. The assistant's text is learned, and the token that ends it.
+// Splits a line into parts. The assistant's text is learned, with the token that ends it, or the
+// whole line if it is a plain text.
 std::vector<PairReader::Part> PairReader::parts_of(const std::string& line) const {
   const TemplateText& text = template_text(text_.chat_template);
   std::vector<Part> parts;

@@ -41,17 +41,17 @@ class PairFile {
  private:
   friend class PairReader;
 
-  std::vector<std::int32_t> tokens_;  // of all pairs, one after the other
+  std::vector<std::int32_t> tokens_;  // the tokens of all pairs, one after the other
   std::vector<char> counts_;
-  std::vector<std::int64_t> first_{0};  // per pair, and the end
+  std::vector<std::int64_t> first_{0};  // index of each pair's first token, and the end
   std::vector<int> counted_;            // per pair: tokens to learn
   std::int64_t lines_ = 0, cut_ = 0, longest_ = 0, without_ = 0, length_ = 0;
 };
 
 class PairReader {
  public:
-  // A sequence takes `window` tokens of a pair, the first of which is never learned. Throws
-  // InputError if the tokenizer lacks a token of the template, or `end_token`.
+  // A sequence takes at most `window` tokens of a pair, the first of which is never learned. Throws
+  // InputError if the tokenizer cannot be read, or lacks a token of the template or `end_token`.
   PairReader(const PairText& text, std::int64_t window, std::int64_t vocabulary);
   ~PairReader();
 
@@ -62,7 +62,7 @@ class PairReader {
   struct Part {
     std::string text;
     bool learned = false;
-    bool ends = false;  // with `end_`
+    bool ends = false;  // the token `end_` follows
   };
   std::vector<Part> parts_of(const std::string& line) const;
   void add(PairFile& file, const std::vector<Part>& parts);

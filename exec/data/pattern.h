@@ -16,7 +16,7 @@ class Pattern {
   static std::string quoted(std::string_view literal);  // an expression that matches just this
 
   // Splits UTF-8 text into the matches and what is between them, in order. Nothing is lost, and no
-  // piece is empty.
+  // piece is empty. Throws RunError if PCRE2 gives up on the text.
   using Piece = std::function<void(std::string_view piece, bool matched)>;
   void split(std::string_view text, const Piece& piece) const;
 

@@ -101,7 +101,7 @@ void PreTokenizer::add_split(Fields& step) {
 }
 
 // Adds SentencePiece's step. Blanks become a visible sign, which `prepend_scheme` may also put
-// before a text. Unless `split` is false, text is split so that every word begins with a sign.
+// before a text. Unless `split` is false, text is split before each sign.
 void PreTokenizer::add_metaspace(Fields& step) {
   const std::string sign =
       step.has("replacement") ? inserted_text(step, "replacement") : "\xE2\x96\x81";

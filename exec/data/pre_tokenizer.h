@@ -20,14 +20,15 @@ class PreTokenizer {
   // Throws InputError for unsupported steps, with the names of the supported ones.
   explicit PreTokenizer(Fields tokenizer);
 
-  // Returns the words as they are in the text. The different spelling of a byte-level vocabulary is
-  // left to the model. Throws InputError if the steps make the text too long.
+  // Returns the words of a text after all steps. If the vocabulary is of byte level, the model
+  // spells their bytes as characters, not this function. Throws InputError if the steps make the
+  // text too long.
   Words words(std::string_view text, Start start) const;
   bool byte_level() const { return byte_level_; }
   const Normalizer& normalizer() const { return normalizer_; }
-  // Returns whether a text may be split between lines: no word goes on from a line into the next
-  // line's first character, and none begins with a blank that the text does not have. This is true
-  // of the byte-level tokenizers.
+  // Returns whether a text may be split between lines without a change of its words. This is taken
+  // for granted of byte-level tokenizers that put no blank before words and whose normalizer
+  // changes each line by itself.
   bool lines_are_apart() const {
     return byte_level_ && !adds_blanks_ && normalizer_.lines_are_apart();
   }

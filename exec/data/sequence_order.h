@@ -1,5 +1,5 @@
-// In which order the sequences of a dataset come: epoch after epoch, perhaps shuffled, or by a
-// mixture's weights.
+// Puts the sequences of a dataset in order: epoch after epoch, perhaps shuffled, or by a mixture's
+// weights.
 #pragma once
 
 #include <array>
@@ -14,12 +14,13 @@ namespace meshwright::exec {
 
 class SequenceOrder {
  public:
-  // `sizes` are the sequences of each file. Throws InputError for a file of a mixture that has
-  // none.
+  // `sizes` holds the number of sequences of each file, and is empty for synthetic data. Throws
+  // InputError for a file of a mixture that has none.
   SequenceOrder(const LoaderOptions& options, const std::vector<std::int64_t>& sizes);
 
-  std::int64_t sequences() const { return first_sequence_.back(); }  // of all files
-  // Returns where the sequence at a position is, counted from the run's first step.
+  std::int64_t sequences() const { return first_sequence_.back(); }  // in all files
+  // Returns where the sequence at `position` is stored. Positions count sequences from the run's
+  // first step on.
   SequencePlace at(std::int64_t position);
 
  private:
@@ -32,7 +33,7 @@ class SequenceOrder {
 
   bool shuffle_;
   std::uint64_t seed_;
-  std::vector<std::int64_t> first_sequence_{0};  // per file, and the end
+  std::vector<std::int64_t> first_sequence_{0};  // by file, and the end
   std::optional<Mixture> mixture_;
   // Shuffled orders, for each file of a mixture, otherwise for all files together. Two epochs are
   // kept, because a step may touch the end of one and the beginning of the next.

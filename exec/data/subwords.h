@@ -38,8 +38,8 @@ class Subwords {
 // read.
 std::unique_ptr<Subwords> make_subwords(Fields model, bool byte_level);
 
-// Reads tokens and their numbers from an object. Throws InputError if a number is not an integer
-// from 0 on.
+// Reads tokens and their numbers from the object `vocab` of a model. Throws InputError if a number
+// is not an integer from 0 to 2^31 - 1.
 std::unordered_map<std::string, std::int32_t> read_numbered_tokens(Fields& model);
 
 // Returns the number of bytes of the UTF-8 character that begins with `first`.

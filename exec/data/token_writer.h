@@ -13,8 +13,9 @@ namespace meshwright::exec {
 
 class TokenWriter {
  public:
-  // `format` is uint16 or uint32. Throws InputError for a pipe, since the number of tokens stands
-  // at the file's beginning and is known at the end, and what OutputFile throws.
+  // `format` is uint16 or uint32. Throws what OutputFile throws, and InputError for a pipe or an
+  // open file, because the number of tokens is stored at the file's begin and is known only at the
+  // end.
   TokenWriter(std::string path, TokenFormat format);
 
   void write(std::span<const std::int32_t> tokens);

@@ -1,7 +1,7 @@
 // Turns text into tokens. Each byte is a token, or the tokens are those of a Hugging Face
 // tokenizer.json of type BPE (GPT-2, Llama, ...), Unigram (T5, ...) or WordPiece (BERT). They are
 // the tokens that Hugging Face's library gives for the text, without the special tokens that it
-// adds around it. Special tokens that are spelled in the text are found.
+// adds around it. Added tokens that are spelled in the text are found.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ namespace meshwright::exec {
 
 class Tokenizer {
  public:
-  Tokenizer() = default;                        // byte level
+  Tokenizer() = default;                        // every byte is a token
   explicit Tokenizer(const std::string& path);  // tokenizer.json; InputError
 
   // Calls `sink` with the tokens of a text, in order, some at a time. Throws InputError with the
-  // byte's place if the text is not UTF-8. At byte level every text is accepted.
+  // byte's place if the text is not UTF-8. If every byte is a token, every text is accepted.
   using Sink = std::function<void(std::span<const std::int32_t> tokens)>;
   void encode(std::string_view text, const Sink& sink, Start start = Start::document);
 

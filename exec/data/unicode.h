@@ -17,7 +17,8 @@ std::string normal_form(std::string_view text, NormalForm form);
 // Returns `text` in lower case. Each character is mapped on its own, and no rule depends on its
 // neighbours.
 std::string lower_case(std::string_view text);
-// Marks are accents that follow their letter (general categories Mn, Mc and Me).
+// Marks are accents that follow their letter: those of the general categories Mn (nonspacing), Mc
+// and Me.
 enum class Marks : std::uint8_t { all, nonspacing };
 std::string without_marks(std::string_view text, Marks marks);
 

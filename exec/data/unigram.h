@@ -26,7 +26,7 @@ class Unigram : public Subwords {
 
   std::unordered_map<std::string, std::int32_t> tokens_;
   std::vector<double> scores_;  // by token
-  std::size_t longest_ = 0;     // bytes of a token
+  std::size_t longest_ = 0;     // bytes of the longest token
   std::int32_t unknown_ = -1;   // -1: none
   double unknown_score_ = 0;
   bool byte_fallback_ = false;

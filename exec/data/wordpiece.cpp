@@ -21,7 +21,7 @@ std::int32_t WordPiece::token(std::string_view text) const {
 }
 
 std::vector<std::int32_t> WordPiece::tokens_of(std::string_view word) const {
-  std::vector<std::size_t> ends;  // of characters
+  std::vector<std::size_t> ends;  // the end of each character
   for (std::size_t at = 0; at < word.size();) {
     at = std::min(word.size(), at + length_of_character(word[at]));
     ends.push_back(at);

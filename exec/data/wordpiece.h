@@ -26,7 +26,7 @@ class WordPiece : public Subwords {
 
   std::unordered_map<std::string, std::int32_t> tokens_;
   std::int64_t vocabulary_ = 0;
-  std::string prefix_;  // of what is not a word's first piece
+  std::string prefix_;  // before all pieces but a word's first
   std::int32_t unknown_ = -1;
   int longest_word_ = 100;  // characters; longer ones are unknown
 };
