@@ -16,9 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns whether a process has ended. Its state follows its name, which is in parentheses and may
-// contain parentheses. The file is read without a stream, because a stream would throw if the
-// process ends in the meantime.
+// Returns whether a process has ended, by its state in /proc: Z, or no such file. The state follows
+// the process's name, which is in parentheses and may contain parentheses.
 bool has_ended(pid_t process) {
   const std::string path = "/proc/" + std::to_string(process) + "/stat";
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);

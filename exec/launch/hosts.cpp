@@ -54,7 +54,7 @@ RunHost host_of(std::istringstream& words, const std::string& first, const std::
   return host;
 }
 
-constexpr int most_hosts = 100'000;  // of a range: a longer one is a slip
+constexpr int most_hosts = 100'000;  // in one range; a longer one is a slip
 
 // Appends `name`, in which the first brackets stand for numbers: "gpu[1-2,07]-a".
 void add_nodes(const std::string& name, std::vector<std::string>& nodes) {

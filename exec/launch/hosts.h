@@ -13,8 +13,8 @@ struct RunHost {
   bool operator==(const RunHost&) const = default;
 };
 
-// Reads a line per host: `name`, `name slots=8` or `name:8`, where `#` begins a comment. Throws
-// InputError, which names the line.
+// Reads a line per host: `name`, `name slots=8` or `name:8`, where `#` begins a comment. Ignores
+// `max_slots=`. Throws an InputError that names the file, and the line if one is wrong.
 std::vector<RunHost> read_hostfile(const std::string& path);
 
 // Returns the hosts of a Slurm node list, such as "gpu[1-2,07],login": gpu1, gpu2, gpu07, login.
@@ -26,14 +26,14 @@ std::vector<std::string> hosts_of_slurm(const std::string& list);
 // list.
 bool is_host_name(const std::string& name);
 
-// Waits until the SSH daemons of `hosts`, which mpirun will need, accept connections, at most
-// `seconds` for all hosts together. Calls waiting() once if some do not at first. Returns the hosts
-// that never did.
+// Waits until port 22 of all `hosts`, which mpirun will reach by SSH, accepts connections, for
+// about `seconds` in all. Calls waiting() once if some hosts do not accept at first. Returns the
+// hosts that never did.
 std::vector<std::string> wait_for_ssh(std::vector<std::string> hosts, double seconds,
                                       const std::function<void()>& waiting);
 
 // Runs on a host that mpirun reaches through its daemon (`orted`). Waits until a daemon has started
-// and ended. Returns false if none starts within `seconds`, or if `stop` returns true before.
+// and ended. Returns false if none starts within `seconds`, or as soon as `stop` returns true.
 bool wait_for_daemon(double seconds, const std::function<bool()>& stop);
 
 }  // namespace meshwright::exec

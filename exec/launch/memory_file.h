@@ -1,6 +1,6 @@
 // A file in this process's memory, which its children open by a path. The launcher and a rank hand
-// each other data in it. No other user can read or replace it, no folder needs room for it, and
-// nothing is left behind, however the process ends.
+// each other data in it. No other user except root can read or replace it, no folder needs room for
+// it, and nothing is left behind, however the process ends.
 #pragma once
 
 #include <string>

@@ -149,9 +149,9 @@ class Child {
   std::optional<int> last_word() const { return watch_.last_word(); }
   Verdict verdict(int status) { return watch_.verdict(status); }
 
-  // Returns the last lines of a run that rank 0 says has ended: the rest of what the ranks wrote
-  // and, if ranks had to be stopped, that this was so, after what is known of who kept them, unless
-  // that was shown before.
+  // Returns the last lines of a run that rank 0 says has ended: the rest of what the ranks wrote,
+  // the failures that were not shown before, and, if ranks had to be stopped or have failed, a line
+  // that says so.
   std::string last_lines() {
     std::string lines = watch_.verdict(done).shown;
     if (!gave_up_) lines += watch_.failures();

@@ -15,7 +15,7 @@ namespace meshwright::exec {
 // mpirun.
 struct RemoteHosts {
   std::vector<RunHost> hosts;          // slots: the processes that run there
-  std::string interface;               // of the network; empty: Open MPI's choice
+  std::string interface;               // network interface; empty: Open MPI's choice
   bool efa = false, rdma = false;      // what the instance's network can do
   bool model_parallel = false;         // SageMaker's library would be at work
   std::vector<std::string> variables;  // NAME=VALUE, for all ranks
@@ -23,7 +23,7 @@ struct RemoteHosts {
 
 struct MpirunOptions {
   int ranks = 1;
-  int cores = 1;                      // of this computer
+  int cores = 1;                      // this computer's
   bool is_root = false;               // Open MPI wants to be told
   std::vector<std::string> extra;     // checked words of custom_mpi_options
   std::optional<RemoteHosts> remote;  // none: all ranks on this computer
@@ -45,7 +45,7 @@ void allow_open_files(int ranks);
 struct Supervision {
   std::string input;               // the file that rank 0 finds on its standard input, on whatever
                                    // host it is; empty: nothing
-  std::vector<std::string> hosts;  // of each rank, as hosts_of_ranks says; empty: all are here
+  std::vector<std::string> hosts;  // hosts_of_ranks(); empty: all ranks are here
   // Seconds that mpirun may take to end after a rank has reported that it fails. Without the
   // network, mpirun would wait for its daemons for ever.
   double patience_s = 8;

@@ -16,10 +16,10 @@ namespace meshwright::exec {
 
 namespace {
 
-// Makes the folder, prints its path, and removes it when nobody holds the pipe any more: this
-// process and mpirun. This process writes a line to the pipe before it closes it. Without that
-// line, ranks may outlive mpirun for a moment, so what they make there is removed again for 3 s.
-// The shell ignores signals that are meant for the run.
+// Makes the folder, prints its path, and removes it when a line comes through the pipe, which this
+// process writes in the end. It also removes the folder when nobody holds the pipe any more,
+// neither this process nor mpirun. Then ranks may outlive mpirun for a moment, so what they make
+// there is removed again for 3 s. The shell ignores signals that are meant for the run.
 constexpr const char* script = R"(
 trap '' HUP INT TERM
 folder=$(mktemp -d "$1/meshwright-XXXXXX" 2>/dev/null) ||
@@ -60,8 +60,9 @@ RunFolder::RunFolder(const std::string& first) {
   }
 }
 
-// Starts a shell that makes the folder and removes it once nobody holds the pipe to it any more:
-// this process and mpirun, which inherits it. So the folder goes even if this process is killed.
+// Starts a shell that makes the folder and removes it in the end. The shell's input is a pipe that
+// this process holds, and mpirun, which inherits it. So the folder goes even if this process is
+// killed.
 void RunFolder::start_remover(const std::string& first, const std::string& temporary) {
   std::array<int, 2> alive{}, name{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, alive.data()) != 0)

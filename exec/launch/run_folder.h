@@ -1,6 +1,7 @@
 // A private folder for the files that Open MPI keeps during a run (memory that ranks share,
-// sockets), or of a rehearsal. It is in memory if possible. It is removed when this process and its
-// mpirun have ended, however they end.
+// sockets), or for other temporary files. It is in memory if possible, unless another place is
+// given. It is removed when this object is destroyed or, if this process is killed, when its mpirun
+// has ended too.
 #pragma once
 
 #include <sys/types.h>
@@ -11,8 +12,9 @@ namespace meshwright::exec {
 
 class RunFolder {
  public:
-  // Makes it in `first` if possible, or else in the temporary folder. Throws InputError if that
-  // cannot be used.
+  // Makes the folder in `first` if possible, or else in the temporary folder. Throws InputError if
+  // the temporary folder cannot be written to, even if it is not needed, and RunError if no folder
+  // can be made.
   explicit RunFolder(const std::string& first = "/dev/shm");
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;

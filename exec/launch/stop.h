@@ -12,8 +12,9 @@ struct StopRequested : std::exception {
   const char* what() const noexcept override { return "stopped on request"; }
 };
 
-// Lets SIGINT and SIGTERM end this process at once, with exit code 5, until one of the other
-// functions is called. It is for the time in which nothing has begun that should be ended in order.
+// Lets SIGINT and SIGTERM end this process at once, with exit code 5, until watch_for_stop() or
+// hold_stop_signals() is called. It is for the time in which nothing has begun that should be ended
+// in order.
 void end_on_stop_signals();
 
 void watch_for_stop();  // from now on; once per process

@@ -42,8 +42,8 @@ class FailureWatch {
   std::optional<int> last_word() const { return last_word_; }  // how rank 0 says that it ended
   // Names the ranks that are missing if they have not met after `seconds`.
   std::string not_met(double seconds) const;
-  // Returns who keeps the others from leaving after the last word, or an empty string if that is
-  // not known.
+  // Returns lines about the ranks that have failed and those that did not answer, or an empty
+  // string if none are known.
   std::string failures() const { return first_trace() + failures_ + silent_ranks(); }
 
  private:
@@ -63,13 +63,13 @@ class FailureWatch {
   bool inside_ = false;
   std::string error_;                    // the first `error: ` line
   std::string failures_;                 // what ranks have said about their own failure
-  std::set<int> waiting_, awaited_;      // in vain
-  std::set<std::pair<int, int>> waits_;  // who for whom
-  std::vector<std::string> hosts_;       // by rank
-  bool could_not_start_ = false;         // on a host
+  std::set<int> waiting_, awaited_;      // who has waited in vain, and for whom
+  std::set<std::pair<int, int>> waits_;  // pairs: who waited for whom
+  std::vector<std::string> hosts_;       // host of each rank
+  bool could_not_start_ = false;         // mpirun's daemon, on some host
   std::string lost_host_;
   std::map<int, std::string> traces_;      // where ranks failed, as they say it
-  int rank_ = -1, signal_ = 0, code_ = 0;  // of the first rank that failed
+  int rank_ = -1, signal_ = 0, code_ = 0;  // of the rank that mpirun names
   bool internal_error_ = false;            // a rank has said that the fault is ours
   std::set<int> started_;                  // ranks
   bool has_met_ = false;

@@ -105,8 +105,7 @@ void GrowingFile::add(std::string_view record) {
     }
     if (count < 0) {
       const int why = errno;
-      // This may fail, which does not matter: the next process to append cuts the incomplete record
-      // off too.
+      // This may fail, which does not matter: append_lines() removes an incomplete line too.
       [[maybe_unused]] const bool taken_back = begin >= 0 && ftruncate(descriptor_, begin) == 0;
       errno = why;
       fail(path_, "cannot be written");
