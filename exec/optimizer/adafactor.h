@@ -25,9 +25,9 @@ namespace meshwright::exec {
 // adafactor_norms() replaces these sums by the factors that multiply the gradients of a row and of
 // a column.
 struct AdafactorParameter {
-  std::int64_t rows = 0, columns = 0;  // of the whole matrix; 0: no factors are kept
-  std::int64_t elements = 0;           // of the whole parameter
-  WholePlaces places;                  // of this rank's part in the whole matrix
+  std::int64_t rows = 0, columns = 0;  // the whole matrix's; 0: no factors
+  std::int64_t elements = 0;           // the whole parameter's
+  WholePlaces places;                  // maps this rank's part to the whole matrix
   std::int64_t width = 0;              // elements of one of the part's rows
 };
 

@@ -15,16 +15,16 @@ struct UpdateScalars {
   // The host writes these before a step.
   double learning_rate = 0;
   double gradient_clip = 0;  // 0: off
-  double of_mean = 1;        // Updater::begin_step
+  double of_mean = 1;        // multiplies gradients, see Updater::begin_step
 
   // The device updates these. The host writes them when a run begins or resumes.
   std::int64_t step = 0;      // updates made so far, without skipped steps
-  LossScaleState loss_scale;  // from here to `skips` as Program::loss_scale_state_buffer has them
-  double inverse_scale = 1;   // of the scale of the step under way
-  double skips = 0;           // not 0: fp16 skips the step under way
+  LossScaleState loss_scale;  // from here to `skips`: the layout of a ScaledStep
+  double inverse_scale = 1;   // 1 / scale of the step in flight
+  double skips = 0;           // not 0: fp16 skips the step in flight
 
   // The device writes these for the update in flight, and the host reads them afterwards. If
-  // `updates` is 0, nothing was changed, because the step was skipped or its loss or norm is not
+  // `updates` is 0, no weight was changed, because the step was skipped or its loss or norm is not
   // finite.
   std::int64_t updates = 0;
   double gradient_factor = 1;  // clipping, and the inverse of the loss scale

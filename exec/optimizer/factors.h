@@ -24,7 +24,7 @@ struct FactorsIn {
   Real step_size;           // learning rate / (1 - beta1^step)
   Real inverse_root_2;      // 1 / sqrt(1 - beta2^step)
   Real epsilon, decay, learning_rate, momentum;
-  Real limit;    // of a gradient's element; infinity: none
+  Real limit;    // largest magnitude of a gradient; infinity: none
   Real average;  // 1 - the decay of the weights' average
   // adafactor: the share of the way that second moments move towards new squares, and the learning
   // rate before it is scaled by a parameter's size.

@@ -17,19 +17,19 @@ namespace meshwright::exec {
 // The state of the loss scale, which a run keeps in its checkpoints. Without fp16 it does not
 // change.
 struct LossScaleState {
-  double scale = 1;                  // of the next step's loss
-  std::int64_t good_steps = 0;       // since the scale moved or a step was skipped
+  double scale = 1;                  // factor of the next step's loss
+  std::int64_t good_steps = 0;       // steps since the scale rose or a step was skipped
   std::int64_t hysteresis_left = 1;  // overflows that are still to pass before the scale falls
-  std::int64_t skipped = 0;          // steps without an update: the optimizer has made the others
+  std::int64_t skipped = 0;          // steps so far without an update
   bool operator==(const LossScaleState&) const = default;
 };
 
-constexpr double largest_loss_scale = 0x1p126;  // beyond it fp32 has no inverse
+constexpr double largest_loss_scale = 0x1p126;  // the inverse of a larger one is not normal in fp32
 
-// Returns the state after a step. An overflow divides the scale by `factor`, to no less than
-// `minimum`, after `hysteresis` - 1 overflows that only count. After `window` good steps in a row
-// the scale is multiplied by `factor`, and the hysteresis begins again. A static scale does not
-// change.
+// Returns the state after a step. The first `hysteresis` - 1 overflows since the scale last rose
+// only count. Each later one divides the scale by `factor`, to no less than `minimum`. After
+// `window` good steps in a row the scale is multiplied by `factor`, to at most largest_loss_scale,
+// and the hysteresis begins again. A static scale does not change.
 MESHWRIGHT_ON_DEVICES_TOO inline LossScaleState after_step(const LossScale& rule,
                                                            LossScaleState state, bool overflow) {
   if (overflow) ++state.skipped;

@@ -21,7 +21,7 @@ struct Elements {
   Real *first, *second;
   std::int64_t count;
   Real decay;  // 0 if no decay applies
-  Real trust;  // lamb: |weights| / |update|
+  Real trust;  // lamb: |weights| / |update|; muon: muon_scale()
   Real* average;
 };
 
@@ -199,7 +199,7 @@ void for_each_tile(const OptimizerState& state, const OptimizerSegment& segment,
   }
 }
 
-// Calls work(elements) for elements [begin, end) of the segment in fp64, where they are.
+// Calls work(elements) once for elements [begin, end) of the segment, in place in fp64.
 template <typename Work>
 void for_each_tile(const OptimizerState& state, const OptimizerSegment& segment, std::int64_t,
                    Elements<double> elements, std::int64_t begin, std::int64_t end, Writes,

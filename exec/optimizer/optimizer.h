@@ -3,12 +3,12 @@
 // first and the second moment.
 //   adamw: weights shrink by learning_rate * weight_decay (Loshchilov and Hutter 2019).
 //   adam: the decay is added to the gradient.
-//   sgd: m = momentum * m + g, weights -= learning_rate * m; the decay is added to the gradient.
+//   sgd: the decay is added to the gradient, m = momentum * m + g, weights -= learning_rate * m.
 //   lion: the update is the sign of beta1 * m + (1 - beta1) * g, and m is the mean by beta2.
 //       The decay is as in adamw (Chen et al. 2023).
 //   lamb: Adam's update with the decay added to it, scaled by |weights| / |update| of the whole
 //       parameter (You et al. 2019), in two halves: lamb_norms(), then optimizer_step().
-//   muon: orthogonal updates of matrices, made from muon_momentum(); adamw for other parameters.
+//   muon: orthogonal updates of matrices, made from muon_momentum(). Other parameters get adamw.
 //   adafactor: see adafactor.h.
 #pragma once
 
@@ -38,12 +38,12 @@ struct OptimizerSegment {
   std::int64_t begin = 0, count = 0;
   bool decay = true;        // weight decay applies
   double* norms = nullptr;  // lamb, adafactor: squared norms of the whole parameter and its update
-  bool counted = true;      // lamb_norms adds to them; false where another rank has these elements
+  bool counted = true;      // false: another rank adds these elements to norms
   const WholeMatrix* matrix = nullptr;       // muon
   const RandomRounding* rounding = nullptr;  // set if moments are rounded at random
   std::int64_t first = 0;  // index of its first element in this rank's part of the parameter
   const AdafactorParameter* adafactor = nullptr;
-  float* factors = nullptr;       // of the whole matrix: those of its rows, then of its columns
+  float* factors = nullptr;       // a matrix's: those of its rows, then of its columns
   double* factor_sums = nullptr;  // as many sums as factors
   int parameter = 0;              // index into Program::parameters
 };
@@ -52,7 +52,7 @@ struct OptimizerSegment {
 struct ChoiceBias {
   std::int64_t begin = 0, count = 0;  // elements
   std::int64_t first = 0;             // the expert of the first of them
-  std::int64_t experts = 0;           // of the layer
+  std::int64_t experts = 0;           // number of experts in the layer
   const double* counts = nullptr;     // [experts]: tokens that chose each
 };
 
@@ -62,11 +62,11 @@ struct OptimizerState {
   void* weights = nullptr;
   const void* gradients = nullptr;
   void* first_moment = nullptr;
-  void* second_moment = nullptr;  // adam, adamw, lamb
+  void* second_moment = nullptr;  // null: the optimizer has none
   Dtype weights_type = Dtype::f32;
   Dtype gradient_type = Dtype::f32;
-  // f32, bf16, or block8, which is the first moment's type (the second moment is in block8u). With
-  // block8, segments begin where blocks begin.
+  // f32, f64, bf16, or block8, which is the first moment's type (the second moment is in block8u).
+  // With block8, segments begin where blocks begin.
   Dtype moment_type = Dtype::f32;
   void* working = nullptr;  // the 16-bit copy that is made of the masters
   Dtype working_type = Dtype::f32;
@@ -74,11 +74,11 @@ struct OptimizerState {
   // `updates` those of all ranks that share the matrices.
   float* update = nullptr;
   float* updates = nullptr;
-  std::int64_t elements = 0;  // of one rank
-  float* scratch = nullptr;   // of eager_optimizer_step, and of muon
+  std::int64_t elements = 0;  // muon: elements of the bucket
+  float* scratch = nullptr;   // for eager_optimizer_step(), and for muon
   std::int64_t scratch_elements = 0;
   bool moments_at_random = false;  // bf16: rounded as the segments say; else to nearest
-  void* average = nullptr;         // of the weights over the steps: fp32, or fp64 as they are
+  void* average = nullptr;         // mean of weights over steps, fp32 or fp64
 };
 
 struct OptimizerScalars {
@@ -87,10 +87,10 @@ struct OptimizerScalars {
   double gradient_factor = 1;  // clipping, and the inverse of the loss scale
 };
 
-// Updates the weights and moments of the segments' elements, and the 16-bit copy of masters. The
-// average, if there is one, then moves towards the new weights, before these are rounded. Other
-// elements stay as they are. The result of an element depends only on its own values (and on norms,
-// for lamb and adafactor), so the number of threads does not change it.
+// Updates the weights of the segments' elements, their moments unless an earlier pass has done
+// that, and the 16-bit copy of masters. The average, if there is one, then moves towards the new
+// weights, before these are rounded. Other elements stay as they are. The number of threads does
+// not change the results.
 void optimizer_step(const StepSettings& training, const OptimizerScalars& scalars,
                     std::span<const OptimizerSegment> segments, const OptimizerState& state,
                     ThreadPool& pool);

@@ -1,6 +1,7 @@
 // The end of a step in a backend's memory, from the gradients' norm to new weights. A step whose
-// loss or norm is not finite changes nothing. In fp16, a step in which only the norm is not finite
-// changes the loss scale. Nothing here waits for the host, which looks at both afterwards.
+// loss or norm is not finite changes no weight. In fp16, a step in which only the norm is not
+// finite changes the loss scale. Nothing here waits for the host, which looks at loss and norm
+// afterwards.
 #pragma once
 
 #include <span>
@@ -13,15 +14,15 @@ namespace meshwright::exec {
 
 // The contents of Program::loss_scale_state_buffer, which exists in fp16.
 struct ScaledStep {
-  LossScaleState state;  // of the next step
-  double inverse = 1;    // of the scale of the step under way
+  LossScaleState state;  // the next step's
+  double inverse = 1;    // 1 / scale of the step in flight
   double skips = 0;      // not 0: that step makes no update
 };
 
 // The sums of a step, in the backend's memory. Both sums are f64 [1], over the whole step.
 struct StepSums {
   const double* loss = nullptr;
-  const double* squared_norm = nullptr;  // of the scaled loss's gradient
+  const double* squared_norm = nullptr;  // sum over the scaled loss's gradient
   ScaledStep* scaled = nullptr;          // fp16; else null
 };
 
