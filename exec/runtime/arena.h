@@ -25,7 +25,8 @@ struct HeldCopy {
   std::int64_t begin = 0, count = 0;
 };
 
-// Returns the exact values of a bucket: its weights, or the masters of a 16-bit copy.
+// Returns the operand with the exact values of a bucket: its weights, or the masters of a 16-bit
+// copy.
 inline const Operand& exact_weights(const Bucket& bucket) {
   return bucket.has_master() ? bucket.master : bucket.weights;
 }
@@ -54,7 +55,8 @@ class Arena {
   }
   std::int64_t bytes() const { return bytes_; }
 
-  // Returns whether this rank updates the bucket. If not, another rank owns it.
+  // Returns whether this rank is among the owners of the bucket, which update it. All ranks own a
+  // bucket that has no particular owner.
   bool steps(const Bucket& bucket) const { return bucket.owner.includes(own_); }
   // Returns the first element of the bucket that this rank updates, or 0 if the bucket is not
   // sharded.
@@ -72,7 +74,7 @@ class Arena {
   float* factors(const StageParameter& member) const;
   // Returns the states of all elements of a bucket that this rank updates.
   StoredStates own_states(const Bucket& bucket) const;
-  // Sets the averages to the masters.
+  // Sets the averages of the weights over the steps to the weights as they are.
   void begin_averages() const;
 
   // The slice that this rank saves of its part of a bucket, in elements of that part. Ranks that
@@ -84,7 +86,8 @@ class Arena {
   // Copies the slices of all buckets to memory that the host reads. The copies are complete when it
   // returns.
   void take_snapshot() const;
-  // State after state. Null: nothing is saved here.
+  // Returns the memory of this rank's slice of a bucket, state after state, or null if this rank
+  // saves nothing of it.
   std::byte* snapshot(const Bucket& bucket) const;
 
   Backend& backend() const { return backend_; }

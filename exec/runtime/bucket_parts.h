@@ -1,4 +1,4 @@
-// Which elements of which parameters lie in this rank's parts of buckets.
+// Finds out which elements of which parameters are in this rank's parts of buckets.
 #pragma once
 
 #include <cstdint>

@@ -12,9 +12,9 @@ namespace meshwright::exec {
 
 namespace {
 
-// A dropout probability that drops no element, because it is less than the smallest random number,
-// and that divides kept elements by 1. It is not 0, because then other kernels would be chosen,
-// whose memory nobody has planned.
+// A dropout probability that drops no element, because its threshold among 32-bit random numbers is
+// rounded down to 0, and that divides kept elements by 1. It is not 0, because then other kernels
+// would be chosen, whose memory nobody has planned.
 constexpr double drops_nothing = 1e-300;
 
 // Sets dropout so that nothing is dropped, and returns whether there was any.

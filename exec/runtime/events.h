@@ -10,8 +10,8 @@ namespace meshwright::exec {
 
 class Events {
  public:
-  // Makes an event for each instruction that another stream waits for and each slot of its body's
-  // tasks. Without streams there are none.
+  // Makes an event for each instruction that another stream waits for, and for each slot that its
+  // tasks may have. Without streams there are none.
   Events(const Program& program, const WaitResolver& resolve, Streams* streams);
 
   void begin_step();

@@ -29,7 +29,7 @@ class Fifo {
 
  private:
   std::vector<T> items_;
-  std::size_t first_ = 0;  // those before it are gone
+  std::size_t first_ = 0;  // index of the front; items before it are gone
 };
 
 }  // namespace meshwright::exec

@@ -12,7 +12,7 @@ namespace meshwright::exec {
 
 struct InitialOptions {
   std::uint64_t seed = 0;
-  int layers = 1;  // residual outputs are N(0, 0.02 / sqrt(2 * layers)) (GPT-2)
+  int layers = 1;  // residual outputs: deviation 0.02 / sqrt(2 layers) (GPT-2)
   PartOfCut part = {};
 };
 

@@ -68,8 +68,8 @@ void Inputs::load(int task, int instruction, std::int64_t first_sequence, Loader
 
 // Reads the input of a load instruction to `to`. If the input is shared by a tensor group, each of
 // its ranks reads a share of the sequences. Each rank of a context group reads a share of each
-// sequence. Ranks that exchange heads all read the documents of their common share, as if they were
-// one of fewer, larger ranks.
+// sequence. The share is larger if several context ranks exchange heads and need the same
+// documents. These then read one common share.
 void Inputs::read(const Instruction& instruction, std::int64_t first_sequence, Loader& loader,
                   std::int32_t* to) {
   const bool shared_out = instruction.group == GroupKind::tensor;

@@ -1,4 +1,5 @@
-// Brings tokens, targets and positions of a step from the loader to where the Program wants them.
+// Brings the inputs of a step (tokens, targets, positions, ...) from the loader to the memory that
+// the Program reads.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace meshwright::exec {
 
-// The position of a rank in the global batch.
+// The share of the global batch that a rank reads.
 struct InputShare {
   std::int64_t micro_batch = 1;  // sequences
   int tensor_rank = 0, tensor_size = 1;
@@ -41,7 +42,7 @@ class Inputs {
   InputShare share_;
   // A whole sequence, of which this rank of a context group takes its part.
   std::vector<std::int32_t> sequence_;
-  std::map<std::pair<int, int>, std::int64_t> place_;  // of (task, instruction), in bytes
+  std::map<std::pair<int, int>, std::int64_t> place_;  // offset in `ahead_`, by (task, instruction)
   char* ahead_ = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// Which part of the runtime an instruction concerns.
+// Tells which part of the runtime an instruction concerns.
 #pragma once
 
 #include <algorithm>

@@ -50,8 +50,8 @@ class NonFiniteSearch {
   const Arena& memory_;
   int rank_;
   std::vector<char> holds_parameters_;                  // by buffer; gathered ones count too
-  bool read_finite_ = true, parameters_finite_ = true;  // of the instruction under way
-  Finding first_;                                       // of this rank
+  bool read_finite_ = true, parameters_finite_ = true;  // in the instruction in flight
+  Finding first_;                                       // this rank's first finding
 };
 
 }  // namespace meshwright::exec

@@ -32,8 +32,8 @@ void OperationRunner::run(const Instruction& instruction, const Attributes& attr
 }
 
 // Sums the squares of this rank's part of the bucket: only elements that belong to a parameter, and
-// each once over all ranks. It runs as few operations as there are gaps, because each takes a GPU
-// longer to start than to do.
+// each once over all ranks. It runs one operation for each contiguous range, because a GPU takes
+// longer to start such an operation than to compute it.
 void OperationRunner::sum_of_squares(const Instruction& instruction, const Task& task) {
   const Dtype dtype = instruction.inputs[0].type.dtype;
   const auto* gradients = rank_.memory.address<const std::byte>(instruction.inputs[0], task.slot);
@@ -63,7 +63,7 @@ void OperationRunner::look_at_parameters(const Instruction& instruction, const T
     const std::int64_t from = std::clamp(member.offset, begin, end);
     const std::int64_t count = std::max<std::int64_t>(0, std::min(last, end) - from);
     const auto value = static_cast<std::int64_t>(i);
-    constexpr std::int64_t width = 16;  // of what kernels take at once; parts are multiples of it
+    constexpr std::int64_t width = 16;  // elements of a kernel's vector; it divides parts
     const Shape part{count / width, width};
     const TensorType one{Shape{1}, Dtype::f32};
     const std::array<TensorType, 2> in = {TensorType{part, instruction.inputs[0].type.dtype}, one};

@@ -22,7 +22,7 @@ struct ParameterRun {
 // and for experts also among those of the expert group.
 struct PartOfCut {
   int index = 0, count = 1;
-  int expert = 0, experts = 1;  // parts of all experts
+  int expert = 0, experts = 1;  // index and number of parts of the experts
 };
 PartOfCut part_of(const Parameter& parameter, const Mesh& mesh, const Coordinates& rank);
 

@@ -42,7 +42,7 @@ struct RankContext {
   Backend& backend;
   Streams* const streams;  // null: every operation is complete when its call returns
   const Coordinates own;
-  const Program& program;  // of this rank's stage
+  const Program& program;  // this rank's stage
   std::int64_t scratch_bytes = 0;
 
  private:
@@ -56,7 +56,7 @@ struct RankContext {
   void make_groups();
 
  public:
-  Scratch scratch;  // of operations; null: none needs any
+  Scratch scratch;  // the operations'; null: none needs any
   Arena memory;
   std::unique_ptr<Communicator> everybody;  // on host memory
   std::map<GroupKind, std::unique_ptr<Communicator>> groups;

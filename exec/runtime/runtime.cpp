@@ -288,8 +288,8 @@ Evaluation Runtime::evaluate(std::int64_t position, Loader& loader) {
   return found;
 }
 
-// Copies the wanted row of logits before the loss is computed of them, because their memory may be
-// used again afterwards.
+// Copies the wanted row of logits before the loss is computed from them, because their memory may
+// be used again afterwards.
 void Runtime::look_at_logits(const Instruction& instruction, const Task& task) {
   if (instruction.op != Op::cross_entropy) return;
   const TensorType& type = instruction.inputs[0].type;

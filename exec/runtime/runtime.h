@@ -1,6 +1,7 @@
 // Runs the Program of one rank on a device, exactly as it is written: tasks in order, and in each
-// body the instructions in list order, each on its stream. runtime.cpp is that walk. The members
-// below run instructions of one kind each. Nothing is allocated after the first step.
+// body the instructions in list order, each on its stream. runtime.cpp has this loop. It calls
+// members of the class for instructions of one kind each, such as messages, operations or the
+// update.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ namespace meshwright::exec {
 using Histories = std::map<std::string, std::vector<double>>;
 
 struct RuntimeOptions {
-  int threads = 1;     // of making initial values
-  int layers = 1;      // of the whole model: initial values depend on it
+  int threads = 1;     // threads that make initial values
+  int layers = 1;      // the whole model's; initial values depend on it
   bool trace = false;  // keep a Timeline of the latest step
 };
 
@@ -44,8 +45,8 @@ struct StepResult {
   double loss = 0;       // mean over the counted targets of the global batch, before the update
   double grad_norm = 0;  // before clipping; infinite in a step that was skipped
   double learning_rate = 0;
-  double seconds = 0;        // of wall time on this rank
-  double loss_scale = 1;     // of this step; 1 where the loss is not scaled
+  double seconds = 0;        // wall time on this rank
+  double loss_scale = 1;     // this step's; 1 if the loss is not scaled
   std::int64_t skipped = 0;  // steps without an update so far (fp16 overflows)
   bool was_skipped = false;  // this one
   // For multi-token prediction: the mean of the losses of its depths, unweighted.
@@ -59,7 +60,7 @@ class Runtime {
  public:
   // Makes the Runtime. `stages` are the Programs of all stages, of which this rank runs its own.
   // Every rank of `world` makes its Runtime at the same time. The arguments must outlive it, except
-  // options. Throws NotSupportedYet for what this backend cannot run.
+  // options. Throws InputError or NotSupportedYet for what this backend cannot run.
   Runtime(const std::vector<Program>& stages, World& world, Backend& backend,
           const RuntimeOptions& options);
   ~Runtime();
@@ -71,9 +72,10 @@ class Runtime {
   StepResult step(std::int64_t step, std::int64_t position, Loader& loader);
 
   // Returns the loss of the global batch that begins with sequence `position`, on the parameters as
-  // they are and without dropout. The step's instructions run except for backward compute and the
-  // update, so training goes on as if nothing had been asked. Every rank calls it, between two
-  // steps, and all get the same. Throws RunError if the loss is not finite.
+  // they are and without dropout. The step's instructions run except for the update and for
+  // backward compute that does not contribute to the loss, so training goes on as if nothing had
+  // been asked. Every rank calls it, between two steps, and all get the same. Throws RunError if
+  // the loss is not finite.
   Evaluation evaluate(std::int64_t position, Loader& loader);
 
   // Returns the logits of a row of the batch, widened to fp32. Like evaluate(), it runs the global
@@ -94,8 +96,8 @@ class Runtime {
   // A static scale stays the job's.
   void set_loss_scale(const LossScaleState& state) { update_.set_loss_scale(state); }
   // Returns the histories of fp8's delayed scales: for every rounded tensor, by name, its largest
-  // element in each of the latest steps, the newest last. Every rank calls it, and rank 0 gets
-  // those of all stages.
+  // element in each of the latest steps, the newest last. Every rank calls it. Rank 0 gets those of
+  // all stages, and the others get none.
   Histories histories();
   // Sets, for the tensors of this rank's stage that have delayed scales, their largest magnitudes
   // in the latest steps (histories()). A tensor that is missing begins with none. Throws InputError
@@ -159,7 +161,7 @@ class Runtime {
 
   // The step that is running.
   std::int64_t step_ = 0;
-  std::int64_t position_ = 0;  // of its first sequence
+  std::int64_t position_ = 0;  // position of its first sequence
   Loader* loader_ = nullptr;
   NonFiniteSearch* search_ = nullptr;  // not null: a step is replayed
   bool evaluates_ = false;

@@ -1,4 +1,4 @@
-// The parts of a Runtime that run outside its steps.
+// Parts of a Runtime that run outside its steps.
 #include <string>
 
 #include "exec/core/thread_pool.h"
@@ -65,7 +65,7 @@ StepCapture* Runtime::capture_of_steps() const {
 void Runtime::refresh_working_copies() {
   for (const Bucket& bucket : program().buckets) {
     const Dtype dtype = bucket.own_weights.type.dtype;
-    if (bucket.master.type.dtype != Dtype::f32) continue;  // remainders need no copy
+    if (bucket.master.type.dtype != Dtype::f32) continue;  // remainders: the copy is exact
     if (!bucket.has_master() || !memory().steps(bucket)) continue;
     const std::int64_t elements = bucket.shard_elements;
     HostView<const float> masters(rank_.backend, memory().address<const float>(bucket.master, 0),

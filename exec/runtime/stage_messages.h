@@ -40,7 +40,7 @@ class StageMessages {
   struct Pending {  // a send or receive in flight
     RunId run;
     Request request;
-    std::size_t entry;  // of the timeline
+    std::size_t entry;  // index in the timeline
   };
   // The messages of a pair of streams. A communicator of its own keeps their order.
   struct Messages {

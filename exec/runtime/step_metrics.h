@@ -7,8 +7,8 @@
 
 namespace meshwright::exec {
 
-// Both read the backend's memory after a step. They return what StepResult documents, or none if
-// the Program does not measure it.
+// Return what StepResult documents, or none if the Program does not measure it. They read the
+// backend's memory after a step.
 std::optional<double> mtp_loss(const RankContext& rank);
 std::optional<double> expert_load(const RankContext& rank);
 

@@ -32,7 +32,7 @@ class TraceTimes {
   std::size_t note(const RunId& run, SimTime begin);
   void end(std::size_t entry);  // sets the end to now
 
-  Timeline timeline;  // of the latest step, in picoseconds
+  Timeline timeline;  // the latest step's, in picoseconds
 
  private:
   SimTime now() const;

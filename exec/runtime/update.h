@@ -39,8 +39,8 @@ class StepUpdate {
   std::unique_ptr<Updater> updater_;
   std::vector<int> first_key_;  // by bucket: the updater's number of its first piece
   LossScaleState scale_;
-  bool decided_ = false;                   // whether there is an update in this step
-  std::vector<OptimizerSegment> stepped_;  // of the bucket or piece that is updated
+  bool decided_ = false;                   // whether decide() was called in this step
+  std::vector<OptimizerSegment> stepped_;  // segments of the bucket or piece in hand
 };
 
 }  // namespace meshwright::exec
