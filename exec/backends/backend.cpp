@@ -10,7 +10,7 @@ void wait_for_stream(Backend& backend) {
 }
 
 void clear(Backend& backend, void* memory, std::int64_t bytes) {
-  const TensorType type{Shape{bytes}, Dtype::e4m3};  // of a byte each
+  const TensorType type{Shape{bytes}, Dtype::e4m3};  // one byte per element
   const Attributes attributes;
   backend.run({Op::zero, attributes, {}, {&type, 1}}, {{}, {&memory, 1}}, {});
 }

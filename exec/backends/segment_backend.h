@@ -18,8 +18,8 @@ using RunSegment =
     std::function<void(const OpCall& call, const OpOperands& operands, const OpContext& context)>;
 
 // The script's own optimizer of PyTorch, which takes the place of `inner`'s in steps that it is to
-// update. `update` then gets each bucket's segments and states, and the factor of the gradients.
-// A `number` stands for the same segments and states in every step.
+// update. `update` then gets each bucket's segments and states, and the scalars of the step. A
+// `number` stands for the same segments and states in every step.
 struct ScriptOptimizer {
   bool updates = false;  // the next step; set before it
   std::function<void(int number, std::span<const OptimizerSegment> segments,

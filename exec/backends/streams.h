@@ -16,8 +16,8 @@ class Streams {
   // Makes the stream in use wait until the work before the event's mark is complete. The host goes
   // on.
   virtual void await(int event) = 0;
-  // Blocks the host until everything issued to the stream in use is complete. A message may only
-  // complete once this host has gone on.
+  // Blocks the host until everything issued to the stream in use is complete. Messages that need
+  // further calls of this host do not complete meanwhile.
   virtual void wait_for_stream() = 0;
 
   // For traces: begin_stamps() starts a new list of stamps, and stamp() marks the moment at which

@@ -16,7 +16,7 @@ namespace {
 
 template <typename T>
 struct HeadOutput {
-  T* y;  // of token 0
+  T* y;  // the head in token 0's row
   std::int64_t row;
 };
 
@@ -163,11 +163,11 @@ void flash_head(const HeadInput<T>& in, const HeadOutput<T>& out, T* log_sums) {
   }
 }
 
-// The normalised y and its log-sum-exp from the earlier steps around the ring. Both are null in the
-// first step.
+// Ring attention's results of the earlier steps around the ring: the normalised y and its
+// log-sum-exp. Both are null in the first step.
 template <typename T>
 struct Before {
-  const T* y = nullptr;  // of token 0, rows as those of the output
+  const T* y = nullptr;  // token 0's; rows as in the output
   const T* log_sums = nullptr;
 };
 

@@ -1,13 +1,12 @@
 // Attention, backward, tile by tile. The probabilities are read (unfused) or recomputed from the
 // log-sum-exp (flash). With P the probabilities and S the scores:
-//   dV = P^T dY,  dP = dY V^T,  dS = P (dP - rowsum(dY Y)),  dQ = dS K * scale,  dK = dS^T Q *
-//   scale,
+//   dV = P^T dY,  dP = dY V^T,  dS = P (dP - rowsum(dY Y)),
+//   dQ = dS K * scale,  dK = dS^T Q * scale,
 // where scale is that of the scores, usually 1 / sqrt(d). The table of relative positions gets, for
 // each bucket of distances (models/program/graph/relative.h), the sum of dS over the pairs whose
 // distance is in the bucket. If scores are capped, S is c tanh(Z / c) plus the biases of positions,
 // with Z = Q K^T * scale, which is recomputed. dQ and dK then use dZ = dS (1 - tanh(Z / c)^2). With
-// dropout D: dV = (D P)^T dY and dP = D (dY V^T). Even then, rowsum(P dP) = rowsum(dY
-// Y).
+// dropout D, dV = (D P)^T dY and dP = D (dY V^T). Even then, rowsum(P dP) = rowsum(dY Y).
 #include <array>
 
 #include "exec/backends/cpu/heads.h"
@@ -23,7 +22,7 @@ namespace {
 template <typename T>
 struct Tiles {
   std::array<T, tile_length * tile_length> p, ds;
-  std::array<T, tile_length * tile_length> slopes;  // of capped scores
+  std::array<T, tile_length * tile_length> slopes;  // derivatives of capped scores
 };
 
 // The operands and results of one head's gradients, as addresses of token 0.
@@ -156,7 +155,7 @@ void head_gradient(const HeadInput<T>& in, const HeadGradient<T>& g, bool first_
     const std::int64_t first_row = in.a.causal ? j0 : 0;
     for (std::int64_t i0 = first_row; i0 < s; i0 += tile_length) {
       const Tile t{i0, std::min(tile_length, s - i0), j0, columns};
-      if (in.hides(t)) break;  // and from all that follow
+      if (in.hides(t)) break;  // later rows do not see these keys either
       const bool adds_dq = j0 != in.first_column(i0);
       tile_gradient(in, t, g, {adds_dq, !first_of_group || i0 != first_row}, tiles);
     }
@@ -171,7 +170,7 @@ struct Operands {
   const T* y;
   const T* saved;
   const T* dy;
-  const T* table = nullptr;  // of relative positions
+  const T* table = nullptr;  // relative positions
   T* table_gradient = nullptr;
 
   explicit Operands(const KernelCall& k) {
@@ -252,7 +251,7 @@ void attention_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const Operands<T> operands(k);
   const std::int64_t group = a.heads / a.kv_heads;
-  const std::int64_t sequences = operands.table == nullptr ? 1 : a.micro_batch;  // of a task
+  const std::int64_t sequences = operands.table == nullptr ? 1 : a.micro_batch;  // in a task
   const auto tasks = std::int64_t{a.micro_batch} * a.kv_heads / sequences;
   parallel_for(k.pool, tasks, 1, [&](std::int64_t task, std::int64_t) {
     alignas(64) Tiles<T> tiles;
@@ -291,7 +290,8 @@ void context_head_gradient(const KernelCall& k, const HeadInput<T>& in, const He
 }  // namespace
 
 // Computes the gradients of one ring step or of all blocks, with one task per key-value head of a
-// sequence. dq continues from the dq of earlier steps, while dk and dv begin at 0.
+// sequence. dq begins with the dq of earlier steps if that is an input, otherwise with 0. dk and dv
+// begin with 0.
 template <typename T>
 void context_attention_grad(const KernelCall& k) {
   const Attributes& a = k.attributes();

@@ -56,7 +56,7 @@ class CpuBackend : public Backend {
 
   std::string_view name() const override { return "cpu"; }
   bool supports(Op op, Dtype dtype) const override {
-    if (is_quantized(dtype))  // fused: products
+    if (is_quantized(dtype))  // fused: with matmuls
       return is_product(op) || is_expert_product(op) || op == Op::fused ||
              (op == Op::transpose && is_8_bit(dtype));
     return (op == Op::fused || cpu::row_of(op) != nullptr) && dtype != Dtype::i32;

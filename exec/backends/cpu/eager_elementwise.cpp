@@ -1,5 +1,4 @@
-// The elementwise operations of an eager framework, of which gelu's tanh form and swiglu consist
-// there.
+// The elementwise operations into which an eager framework splits gelu's tanh form and swiglu.
 #include "exec/backends/cpu/map.h"
 #include "exec/backends/cpu/math.h"
 #include "exec/backends/cpu/tables.h"

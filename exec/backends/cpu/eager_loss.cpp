@@ -36,7 +36,7 @@ void log_softmax(const KernelCall& k) {
   });
 }
 
-// Computes dx = dy - softmax * sum(dy) for each row. Masked columns get exactly 0.
+// Computes dx = dy - softmax * sum(dy) for each row. Padding columns get exactly 0.
 template <typename T>
 void log_softmax_grad(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1], visible = words(k);

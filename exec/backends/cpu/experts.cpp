@@ -177,12 +177,13 @@ struct Slots {
 }  // namespace
 
 // Computes the gradients of the router's logits. For each token, p are the probabilities, w the
-// weights and dw their gradients. With E experts, s tokens in a sequence, and c = scale * balance *
-// E * (tokens that chose each expert / s) / s for each expert:
+// weights before expert_weight_scale and dw their gradients. With E experts, s tokens in a
+// sequence, and c = scale * balance * E * (tokens that chose each expert / s) / s for each expert:
 //   dlogits = w (dw - w.dw) on the chosen experts + p (c - p.c).
 // If weights are shares of all experts, w = p, dw = 0 on the others, and the first part is on all
-// of them. For sigmoid scores the first part is multiplied by 1 - p, and if weights are of all
-// experts it is w dw (1 - p) on the chosen ones.
+// of them. For sigmoid scores there is no second part, and the first one is multiplied by 1 - p. If
+// the weights of sigmoid scores are the scores themselves, it is w dw (1 - p) on the chosen
+// experts.
 template <typename T>
 void route_grad(const KernelCall& k) {
   const Attributes a = k.attributes();

@@ -101,12 +101,12 @@ struct HeadInput {
   const T* q;
   const T* k;
   const T* v;
-  QueryKeyValue<const T> all;  // gives the elements between rows
+  QueryKeyValue<const T> all;  // for the elements from row to row
   T scale = 1;
   T slope = 0;
   RelativeColumn<const T> relative{a};      // data is null without a table
-  const T* sink = nullptr;                  // of this head; null: none
-  const std::int32_t* documents = nullptr;  // of this sequence; null: none
+  const T* sink = nullptr;                  // this head's; null: none
+  const std::int32_t* documents = nullptr;  // this sequence's; null: none
   std::int64_t sequence = 0, head = 0;      // numbers in the whole run and model
 
   HeadInput(const Attributes& attributes, const QueryKeyValue<const T>& heads, std::int64_t batch,
@@ -161,8 +161,8 @@ struct HeadInput {
   }
 
   // Returns the column at which the first tile begins that queries from row i0 on need. Earlier
-  // tiles hold only keys of earlier documents. For queries of whole sequences, not of context
-  // groups.
+  // tiles hold only keys of earlier documents. Must not be called in a context group, whose ranks
+  // hold parts of sequences.
   std::int64_t first_column(std::int64_t i0) const {
     return documents == nullptr ? 0 : documents[i0] / tile_length * tile_length;
   }

@@ -1,5 +1,6 @@
-// The interface of the CPU backend's kernels: one template per operation, for float and double, in
-// a row of its file's table (tables.h). models/program/graph/op.h says what each one computes.
+// The interface of the CPU backend's kernels: mostly one template per operation, for float and
+// double, in a row of its file's table (tables.h). models/program/graph/op.h says what each one
+// computes.
 #pragma once
 
 #include "exec/backends/backend.h"

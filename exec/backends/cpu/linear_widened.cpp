@@ -26,7 +26,7 @@ struct Stored {
   Dtype dtype = Dtype::f32;
   std::int64_t row = 0;  // elements from one row to the next
   float* wide = nullptr;
-  const void* scales = nullptr;  // of 8 bits: f32; of 4: e4m3
+  const void* scales = nullptr;  // f32 for 8-bit elements, e4m3 for 4-bit ones
   std::int64_t scales_across = 0;
   ScaleBlock block_of_scale = {};
 
@@ -180,7 +180,7 @@ class WidenedProduct {
   LinearProduct form_;
   ProductBlocks blocks_;
   Stored a_, b_, c_;
-  float alpha_ = 1;  // what the sums of 4 bits are multiplied by
+  float alpha_ = 1;  // factor of sums of 4-bit elements
   const std::byte* bias_ = nullptr;
   Dtype bias_type_ = Dtype::f32;
   float* wide_bias_ = nullptr;

@@ -14,7 +14,7 @@ namespace {
 // The columns of the vocabulary that this rank's logits have. Columns past the unpadded size are
 // masked, with the same result as a logit of -infinity.
 struct Columns {
-  std::int64_t width = 0;    // of the logits
+  std::int64_t width = 0;    // columns of the logits
   std::int64_t first = 0;    // number of column 0 in the whole vocabulary
   std::int64_t visible = 0;  // columns that are not masked
 
@@ -150,7 +150,7 @@ namespace {
 // end (1) of the answer.
 template <typename T>
 struct Span {
-  const T* logits;  // of token 0; token i is at 2 * i
+  const T* logits;  // token 0's; token i's is at 2 * i
   std::int64_t tokens;
   std::int64_t target;
 

@@ -1,5 +1,6 @@
 // Exponential and related functions, written so that compilers vectorise loops over them. The float
-// forms are written here, with their errors stated. The double forms call the standard library.
+// forms of exp, tanh and the normal distribution are written here, with their errors stated. Their
+// double forms call the standard library.
 #pragma once
 
 #include <bit>
@@ -72,8 +73,8 @@ T tanh_slope_of(T x) {
 // Returns the normal distribution function, Phi(x) = erfc(-x / sqrt 2) / 2. The relative error is
 // below 1e-6 for x > -5, and the absolute error is below 2e-7 everywhere.
 inline float normal_cdf(float x) {
-  // erfc(z) = t P(t) exp(-z^2) with t = 1 / (1 + 0.4 z); P interpolates at the Chebyshev points of
-  // z in [0, 9.5], relative error 9e-8.
+  // erfc(z) = t P(t) exp(-z^2) with t = 1 / (1 + 0.4 z). The polynomial P interpolates at the
+  // Chebyshev points of z in [0, 9.5], with a relative error of 9e-8.
   const float z = std::fabs(x) * 0.707106781F;
   const float t = 1.0F / (1.0F + 0.4F * z);
   float p = 0.03738383429375591F;

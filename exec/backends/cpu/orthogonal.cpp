@@ -14,7 +14,7 @@ namespace {
 template <typename Visit>
 void for_each_run(const WholeMatrix& m, int part, const Visit& visit) {
   if (m.cut_dim < 0) return visit(0, 0, m.rows * m.columns);
-  std::int64_t begin = 0;  // of the segment
+  std::int64_t begin = 0;  // first index of the segment
   for (const std::int64_t segment : m.segments) {
     const std::int64_t own = segment / m.parts, first = begin + part * own;
     const std::int64_t local = begin / m.parts, width = m.columns / m.parts;

@@ -27,7 +27,7 @@ template <typename T>
 struct MatrixSource {
   const T* data;
   std::int64_t row_step, column_step;
-  std::int64_t rows, matrix_step;  // of each matrix
+  std::int64_t rows, matrix_step;  // rows of a matrix; from one matrix to the next
   void copy_row(std::int64_t r, std::int64_t columns, float* to) const {
     const T* from = data + r / rows * matrix_step + r % rows * row_step;
     for (std::int64_t c = 0; c < columns; ++c) to[c] = static_cast<float>(from[c * column_step]);

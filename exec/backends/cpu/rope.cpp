@@ -1,6 +1,7 @@
 // Rotary position embedding: in every query and key head, rotates the pairs of the first rotary_dim
-// coordinates by angles position * base^(-2i / rotary_dim). With a temperature, multiplies them by
-// a factor of the position instead.
+// coordinates by the angle position * frequency. The frequency of pair i is base^(-2i /
+// rotary_dim), perhaps scaled (RotaryScaling). With a temperature, multiplies the coordinates by a
+// factor of the position instead.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,8 +18,8 @@ namespace {
 // Returns the frequency of a pair of coordinates, in radians per position.
 double frequency_of(const Attributes& a, int pair) { return RotaryScaling(a).of_pair(pair); }
 
-// Calls visit(column) with the first column of each head in a row that turns: queries and keys, not
-// values.
+// Calls visit(column) with the first column of each head in a row that is rotated. In a packed row
+// these are the queries and keys, not the values.
 template <typename Visit>
 void for_each_head(const Attributes& a, std::int64_t width, const Visit& visit) {
   const std::int64_t dim = a.head_dim;
@@ -147,7 +148,8 @@ void times_angles(const KernelCall& k, T rest, const Function& of_angle) {
   });
 }
 
-// Writes for each pair (p, q) the pair (-q, p) if `sign` is 1, or (q, -p) if it is -1.
+// Writes for each pair (p, q) the pair (-q, p) if `sign` is 1, or (q, -p) if it is -1. All
+// coordinates that belong to no pair become 0.
 template <typename T>
 void rotate_halves(const KernelCall& k, T sign) {
   const Attributes& a = k.attributes();

@@ -10,7 +10,7 @@ namespace meshwright::exec::cpu {
 struct Row {
   Op op;
   Kernel f32, f64;
-  Kernel as_stored = nullptr;  // for 16-bit elements; null: not only moves them
+  Kernel as_stored = nullptr;  // for 16-bit elements; null: they are widened
 };
 
 // Make the rows of the table at the end of a file of kernels, from templates that have the

@@ -26,7 +26,7 @@ void narrow_all(ThreadPool& pool, const float* from, Dtype dtype, std::int64_t c
 
 // One operand of the operation, whole or split into pieces, and its fp32 copy for the kernel.
 struct Operand {
-  TensorType type;  // of the whole
+  TensorType type;  // the whole operand's
   std::byte* data = nullptr;
   bool cut = false;
   float* wide = nullptr;  // scratch memory, for 16-bit operands
