@@ -1,5 +1,5 @@
-// Adafactor beside transformers and torch.optim (tests/golden/make_adafactor.py), and of parts of
-// matrices beside whole ones.
+// Compares Adafactor with transformers and torch.optim (values of tests/golden/make_adafactor.py),
+// and parts of matrices with whole ones.
 #include "exec/optimizer/adafactor.h"
 
 #include <algorithm>
@@ -14,12 +14,12 @@ using namespace meshwright::tests;
 
 namespace {
 
-// A parameter, or a part of one as a rank holds it.
+// A parameter, or the part of one that a rank holds.
 struct Held {
   AdafactorParameter about;
   std::vector<float> weights, gradients, second, factors;
   std::vector<double> sums, norms = {0, 0};
-  std::int64_t first = 0;  // of the rank's part
+  std::int64_t first = 0;  // index of the part's first element
 };
 
 void add_over(std::vector<Held>& ranks, std::vector<double> Held::*sums) {
@@ -30,7 +30,7 @@ void add_over(std::vector<Held>& ranks, std::vector<double> Held::*sums) {
   }
 }
 
-// Updates one parameter on all ranks.
+// Updates one parameter, of which each rank holds a part.
 void step(const StepSettings& training, int number, std::vector<Held>& ranks) {
   ThreadPool pool(2);
   const OptimizerScalars scalars{number, training.learning_rate, 1};
@@ -62,7 +62,7 @@ float gradient(std::int64_t i, int step) {
   return static_cast<float>(std::cos(double(i + 1) * step) * std::pow(10, double(i % 4) - 2));
 }
 
-// A matrix, or a vector of one row, whole.
+// Returns a whole parameter: a matrix, or a vector if `rows` is 1.
 Held whole_parameter(std::int64_t rows, std::int64_t columns) {
   Held made;
   made.about.elements = rows * columns;
@@ -117,7 +117,7 @@ TEST_CASE("adafactor steps as transformers and torch.optim do", "[exec][optimize
   }
 }
 
-// With a gradient of zero nothing but the decay moves the weights, and the average follows them.
+// If gradients are zero, only the decay moves the weights, and the average follows them.
 TEST_CASE("adafactor decays matrices by the rate, and averages what is left", "[exec][optimizer]") {
   StepSettings training;
   training.optimizer = OptimizerKind::adafactor;
@@ -163,7 +163,8 @@ TEST_CASE("adafactor decays matrices by the rate, and averages what is left", "[
     }
 }
 
-// By rows, by columns in two segments, and by neighbouring elements, as ranks hold them.
+// Splits a matrix as ranks may hold it: by rows, by columns in two segments, or by neighbouring
+// elements.
 TEST_CASE("parts of a matrix step as the whole by adafactor", "[exec][optimizer]") {
   constexpr std::int64_t rows = 40, columns = 96;
   StepSettings training;
@@ -173,7 +174,7 @@ TEST_CASE("parts of a matrix step as the whole by adafactor", "[exec][optimizer]
   std::vector<Held> whole = {whole_parameter(rows, columns)};
   const int way = GENERATE(0, 1, 2);
   std::vector<Held> parts;
-  std::vector<std::vector<std::int64_t>> places;  // of each part's elements
+  std::vector<std::vector<std::int64_t>> places;  // where each part's elements are in the matrix
   for (int rank = 0; rank < 2; ++rank) {
     Held part = whole_parameter(rows, columns);
     if (way == 0) part.about.places.first = rank * rows / 2 * columns;

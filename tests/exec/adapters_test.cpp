@@ -1,4 +1,4 @@
-// Tests what a run of adapters saves, what it starts from, and what peft reads of it.
+// Tests what a run that trains adapters saves, what it starts from, and what peft reads of it.
 #include "exec/checkpoint/adapters.h"
 
 #include <cmath>
@@ -27,7 +27,7 @@ Plan adapting_plan() {
 
 bool is_adapter(const std::string& name) { return name.find(".lora_") != std::string::npos; }
 
-// All parameters as the checkpoint of step 0.
+// Saves all parameters as the checkpoint of step 0, as imported weights.
 void save_as_base(const std::string& folder, const Values& values, const SavingRun& run) {
   MadeParameters made;
   for (const auto& [name, each] : values) made[name] = [&each = each] { return each; };
@@ -86,7 +86,8 @@ TEST_CASE("the frozen weights of adapters stay in the first checkpoint", "[exec]
   CHECK(again.hash() == run.hash());
 }
 
-// Whatever is lost or damaged, and wherever it is still said how the run began.
+// Checks that the run is refused whatever part of its folder is lost or damaged, as long as one
+// trace is left that it began with imported weights.
 TEST_CASE("a run that began with imported weights never begins anew", "[exec][lora]") {
   namespace fs = std::filesystem;
   const TestFolder folder;
@@ -123,7 +124,8 @@ TEST_CASE("a run that began with imported weights never begins anew", "[exec][lo
   fs::remove(mark);
   CHECK(began_with_imported_weights(folder.path()));
   CHECK(refusal().starts_with(folder.path() + beginning));
-  // Only the mark is left, only a folder of step 0 without a manifest, nothing.
+  // Tries a folder without any trace, one with only a folder of step 0 without a manifest, and one
+  // with only the mark.
   fs::remove_all(step_folder(folder.path(), 1));
   CHECK(!began_with_imported_weights(folder.path()));
   CHECK(refusal().empty());
@@ -214,7 +216,8 @@ TEST_CASE("merged weights are W + alpha / rank B A, whichever way they are store
   }
 }
 
-// After one step from x the average is halfway between x and what the step made.
+// The decay is 0.5. So after one step from x the average is halfway between x and the step's
+// result.
 TEST_CASE("averages of adapters are merged with the weights that are not trained", "[exec][lora]") {
   const TestFolder folder, merged_weights, merged_averages;
   const Model model = small_model("gpt");

@@ -1,4 +1,4 @@
-// Attention on the device under test beside the CPU backend in double precision.
+// Compares attention on the device under test with the CPU backend in double precision.
 #pragma once
 
 #include <string_view>
@@ -15,10 +15,11 @@ OpTensor in_type(const OpTensor& tensor, Dtype dtype);
 Tensors in_type(const Tensors& tensors, Dtype dtype);
 const char* name_of(Dtype dtype);
 
-// Relative to the largest number. A token alone has no gradient of its score but for rounding.
+// Compares tensors relative to the largest number. A single token has no gradient of its score
+// except for rounding errors.
 void compare(std::string_view what, const Tensors& found, const Tensors& expected, Dtype dtype);
 
-// One sequence or two, two heads of keys at most.
+// The sizes of an attention, which has at most two sequences and two heads of keys.
 struct AttentionShapes {
   int length, head_dim, heads, kv_heads;
   Packing packing;
@@ -26,7 +27,7 @@ struct AttentionShapes {
 };
 Case attention_case(const AttentionShapes& shapes, Attributes a);
 
-// Both directions.
+// Compares the forward and the backward pass of a case.
 void check_attention(const Case& c, Dtype dtype);
 void check_attention(const Case& c, Dtype dtype, TableBackend& tables);
 

@@ -1,4 +1,5 @@
-// Which of two kernels attention runs on, with a library that is made up: ours, counted.
+// Tests which of two kernels runs an attention: this program's own, or that of a made-up library,
+// whose runs are counted.
 #include "exec/backends/cuda/attention/attention_library.h"
 
 #include <fmt/format.h>
@@ -13,7 +14,8 @@ using namespace meshwright::exec::cuda;
 
 namespace {
 
-// Has heads of 64, issues its work so many times, and asks for so much scratch memory.
+// A library of attention kernels for heads of 64 only. It issues its work `times` times, so that it
+// takes longer, and asks for `bytes` bytes of scratch memory.
 class MadeUp : public AttentionLibrary {
  public:
   MadeUp(int times, int& runs, std::int64_t bytes = 256)
@@ -53,13 +55,13 @@ TEST_CASE("attention is a library's where it has a kernel", "[exec][cuda]") {
   tables.ran.clear();
   check_attention(of_heads(96), Dtype::bf16, tables);
   CHECK(runs == 4);
-  // Which the job does not ask for.
+  // The job asks for this program's own kernel.
   tables.ran.clear();
   Case other = of_heads(64);
   other.attributes.attention = AttentionKernel::flash2;
   check_attention(other, Dtype::bf16, tables);
   CHECK(runs == 4);
-  // In more memory than is planned.
+  // The library needs more scratch memory than is planned.
   TableBackend large;
   large.take_attention_of(std::make_unique<MadeUp>(1, runs, 1 << 30));
   check_attention(of_heads(64), Dtype::bf16, large);
@@ -90,7 +92,7 @@ TEST_CASE("kernels of attention are measured once, and the choice is found again
   device.attention = &later;
   row.prepare(call, device);
   CHECK(later.timed() == 0);
-  // Another version of the library is measured anew.
+  // The kernels are measured again with another version of the library.
   AttentionChoice other(std::make_unique<MadeUp>(2, runs), AttentionChoice::By::time, "gpu", cache);
   device.attention = &other;
   row.prepare(call, device);

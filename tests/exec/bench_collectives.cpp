@@ -1,5 +1,5 @@
-// Prints the bandwidth of collectives on buffers in the communicator's arena beside that of
-// Open MPI's own. Not a test.
+// Prints the bandwidth of collectives on buffers in the communicator's arena, and of Open MPI's own
+// for comparison. It is not a test.
 //   mpirun -n RANKS bench_collectives [MEBIBYTES]
 #define OMPI_SKIP_MPICXX  // the C interface is enough
 #include <mpi.h>
@@ -18,11 +18,11 @@ namespace {
 
 constexpr int rounds = 9;
 
-// The median over the rounds of the slowest rank's time.
+// Returns the median over the rounds of the slowest rank's time, in seconds.
 template <typename Work>
 double seconds(const Work& work) {
   std::vector<double> times;
-  for (int round = -1; round < rounds; ++round) {  // the first touches the memory
+  for (int round = -1; round < rounds; ++round) {  // round -1 touches the memory
     MPI_Barrier(MPI_COMM_WORLD);
     const double begin = MPI_Wtime();
     work();

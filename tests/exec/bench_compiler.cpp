@@ -1,9 +1,10 @@
-// Prints what a training step costs at each compiler level, and the memory of its activations. The
-// levels take turns, so that what else the computer does meets all of them; a turn begins with a
-// step that is not timed. Not a test.
+// Prints the time of a training step at each compiler level, and the memory of its activations. The
+// levels run in turn, so that other load of the computer meets all of them. A turn begins with a
+// step that is not timed. It is not a test.
 //   bench_compiler [MODEL] [MICRO_BATCH] [SEQUENCE] [THREADS] [ROUNDS] [ATTENTION] [PASS...]
-// MODEL: gpt2, or llama: of the same sizes. ATTENTION: unfused, flash, or (default) what a job has
-// that does not say: unfused at level none, else flash. Each PASS: a row of `full` without it.
+// MODEL is gpt2, or llama with the same sizes. ATTENTION is unfused or flash. The default is that
+// of a job that does not set it: unfused at level none, otherwise flash. Each PASS adds a row for
+// level `full` without that pass.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -109,7 +110,7 @@ int main(int argc, char* argv[]) {
   }
   for (int round = 0; round < rounds; ++round)
     for (auto& level : levels) {
-      level->runtime.step(2 * round + 2, 0, loader);  // brings its memory back
+      level->runtime.step(2 * round + 2, 0, loader);  // touches its memory again
       level->step(2 * round + 3, loader);
     }
   const double cpu = median(levels[0]->cpu_s), wall = median(levels[0]->wall_s);

@@ -1,5 +1,5 @@
-// Prints how long each operation of GPT-2 124M takes on the CPU backend at 4 sequences of 64 tokens
-// in fp32, and their sum over one training step. Not a test: nothing here is checked.
+// Prints how long each operation of GPT-2 124M takes on the CPU backend with 4 sequences of 64
+// tokens in fp32, and their sum over one training step. It is not a test: nothing here is checked.
 //   bench_kernels [threads] [cpu]   `cpu`: processor time of all threads instead of time passed
 #include <algorithm>
 #include <chrono>
@@ -25,7 +25,7 @@ struct Operation {
   bool tokens_first = false, tokens_last = false;
 };
 
-// 12 layers; the head is tied to the embedding.
+// Returns the operations of a model with 12 layers, whose head is tied to the embedding.
 std::vector<Operation> operations() {
   const Shape x{rows, h}, w{h}, wide{rows, ffn}, qkv{rows, 3 * h}, logits{rows, vocabulary};
   const Shape each{rows}, lse{48, 64}, table{vocabulary, h};
@@ -92,7 +92,7 @@ double time_passed() {
 }
 double processor_time() { return 1e3 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-// The median of some runs, in milliseconds.
+// Returns the median time of several runs, in milliseconds.
 double milliseconds(Backend& backend, const Operation& operation, double (*now)()) {
   const Attributes a = attributes();
   std::vector<TensorType> inputs, outputs;

@@ -1,5 +1,5 @@
-// Prints how long each kernel of the jobs scenarios/gpu-*.json should take on an H100, by what the
-// CUDA backend launches (launch_model.h). Not a test.
+// Prints how long each kernel of the jobs scenarios/gpu-*.json should take on an H100, by a model
+// of what the CUDA backend launches (launch_model.h). It is not a test.
 #include <cstdio>
 
 #include "tests/exec/launch_model.h"

@@ -1,7 +1,7 @@
-// Prints what a training step of GPT-2 124M costs beside its matrix products alone, which run
-// through OpenBLAS on the same memory between the steps. Not a test.
+// Prints the time of a training step of GPT-2 124M, and that of its matrix multiplications only,
+// which run through OpenBLAS on the same memory between the steps. It is not a test.
 //   [mpirun -n RANKS] bench_step [MICRO_BATCH] [SEQUENCE] [THREADS] [STEPS]
-// Every rank is a data-parallel replica with a micro-batch of its own; CPU-seconds are of rank 0.
+// Every rank is a data-parallel replica with its own micro-batch. CPU-seconds are those of rank 0.
 #include <cblas.h>
 
 #include <atomic>
@@ -25,7 +25,7 @@ void* operator new(std::size_t size) {
   if (void* memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
-// Inlined, g++ takes them for the deletion of another's memory.
+// These are not inlined, because g++ would then warn that they free memory of another allocator.
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
@@ -48,7 +48,8 @@ Plan plan_of(const Model& model, int micro_batch, int sequence, int ranks) {
   return plan;
 }
 
-// Writes activations and gradients only, which the next step makes anew.
+// Runs the step's matrix multiplications. They write activations and gradients only, which the next
+// step computes anew.
 void run_products(const Program& program, const Arena& memory) {
   for (const Task& task : program.tasks)
     for (const Instruction& instruction :

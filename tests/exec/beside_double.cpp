@@ -37,7 +37,8 @@ std::vector<OpTensor> Beside::run(Op op, const Attributes& attributes,
   }
   std::vector<OpTensor> wide;
   for (const OpTensor* tensor : inputs) wide.push_back(in_double(*tensor));
-  // These read the loss scale, their last operand, as fp32 whatever the others are.
+  // These operations read the loss scale, their last operand, as fp32 whatever type the others
+  // have.
   const std::size_t of_route = is_dropless(attributes) ? 4 : 3;
   if (op == Op::route_grad && inputs.size() > of_route) wide[of_route] = *inputs[of_route];
   if (op == Op::nll_loss_grad && inputs.size() > 2) wide[2] = *inputs[2];

@@ -1,4 +1,5 @@
-// The CUDA tables on the emulated device beside the CPU backend in double precision.
+// Compares the kernels of the CUDA tables, on the emulated device, with the CPU backend in double
+// precision.
 #pragma once
 
 #include <memory>
@@ -8,10 +9,10 @@
 
 namespace meshwright::tests {
 
-OpTensor in_double(const OpTensor& tensor);  // the same numbers; integers as they are
-double largest(const OpTensor& tensor);      // in absolute value; NaN: infinite
+OpTensor in_double(const OpTensor& tensor);  // the same numbers in f64; integers as they are
+double largest(const OpTensor& tensor);      // largest magnitude; infinite if one is NaN
 
-// Runs operations on both. All real operands of the tables have one type.
+// Runs operations on both. All operands of the tables that are not integers have the type `real`.
 class Beside {
  public:
   explicit Beside(Dtype real);

@@ -110,7 +110,7 @@ TEST_CASE("blocks of nothing are nothing, and memory of zeros is such blocks", "
   CHECK(from_blocks(zeros, dtype, 300) == none);
 }
 
-// The root of a second moment divides.
+// Optimizers divide by the root of a second moment, so it must not become 0.
 TEST_CASE("a value in unsigned 8-bit blocks is 0 only if it was 0 before", "[exec][core]") {
   std::vector<float> values(256, 0.0F);
   values[3] = 1, values[5] = 1e-20F;

@@ -1,4 +1,4 @@
-// Optimizers whose moments are in blocks of 8 bits.
+// Tests optimizers whose moments are kept in blocks of 8 bits.
 #include <cmath>
 #include <vector>
 
@@ -42,7 +42,7 @@ std::vector<float> sines() {
 
 }  // namespace
 
-// Brought up to date in fp32 and rounded: as the fp32 step makes them of what is kept.
+// Moments are updated in fp32 from what is kept, as an fp32 step would do, and then rounded.
 TEST_CASE("moments in 8 bits are rounded once a step", "[exec][optimizer]") {
   const StepSettings training = settings();
   std::vector<float> weights = sines(), expected = weights, first(n), second(n);
@@ -67,7 +67,7 @@ TEST_CASE("moments in 8 bits are rounded once a step", "[exec][optimizer]") {
     CHECK(kept == rounded);
   }
   CHECK(weights[0] != sines()[0]);
-  CHECK(weights[1010] == sines()[1010]);  // between two segments
+  CHECK(weights[1010] == sines()[1010]);  // between two segments: not updated
 }
 
 // Updates the parts separately, like ranks that hold a part each.
@@ -97,8 +97,9 @@ TEST_CASE("parts that are whole blocks are stepped as the whole", "[exec][optimi
   }
 }
 
-// The mean of squares near 1e-4 falls by 1/1000 a step, less than a code: bf16 would keep it for
-// ever, and to nearest 8 bits keep it too, until another element's is the largest.
+// The mean of squares near 1e-4 falls by 1/1000 a step, which is less than a code. bf16 rounded to
+// nearest would never move. Blocks of 8 bits do not move either, until another element is the
+// largest.
 TEST_CASE("a small quadratic is solved with moments in 8 bits", "[exec][optimizer]") {
   const StepSettings training = settings();
   std::vector<float> weights(512), gradients(512);

@@ -1,4 +1,4 @@
-// The formats of a checkpoint's files: total readers of any bytes.
+// Tests the formats of a checkpoint's files, whose readers must accept any bytes.
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -19,12 +19,13 @@ using namespace meshwright::tests;
 
 namespace {
 
-// Elements [first, first + count) of a parameter `w` of six, which are their own indices.
+// Elements [first, first + count) of a parameter `w` of six elements, whose values are their own
+// indices.
 struct Part {
   std::int64_t first, count;
 };
 
-// A checkpoint of one state with these pieces; its place.
+// Writes a checkpoint of one state with these pieces and returns its folder.
 std::string saved_parts(const TestFolder& folder, const std::vector<Part>& parts,
                         const std::vector<std::string>& states = {"weights"}) {
   static const std::vector<float> values = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -87,7 +88,7 @@ TEST_CASE("a checkpoint holds each element of its parameters once", "[checkpoint
 
 TEST_CASE("data in fp64 are read in full, and in the type that is asked for", "[checkpoint]") {
   const TestFolder folder;
-  const std::vector<double> values = {1.0 / 3, -2.0 / 3, 1e300, 5e-324, 4, 0.1};  // of two states
+  const std::vector<double> values = {1.0 / 3, -2.0 / 3, 1e300, 5e-324, 4, 0.1};  // two states
   std::vector<PieceSource> sources(2);
   for (std::size_t i = 0; i < 2; ++i) {
     sources[i].piece.name = i == 0 ? "a" : "b";
@@ -116,7 +117,7 @@ TEST_CASE("data in fp64 are read in full, and in the type that is asked for", "[
     found.read("a", state, both, rounded.data());
     CHECK(rounded == std::vector<float>(exact.begin(), exact.end()));
   }
-  std::vector<double> wide(6);  // of a file in fp32
+  std::vector<double> wide(6);  // read from a file in fp32
   const ParameterRun all[] = {{0, 0, 6}};
   Checkpoint(saved_parts(folder, {{0, 6}})).read("w", 0, all, wide.data());
   CHECK(wide == std::vector<double>{0, 1, 2, 3, 4, 5});
@@ -160,7 +161,7 @@ TEST_CASE("a file that ends too early, is missing or is no file is damage", "[ch
   CHECK(file.read(90, 10) == std::string(10, 'x'));
   CHECK_THROWS_AS(file.read(90, 11), InputError);
   CHECK(message_of([&] { file.read(90, 11); }) == path + ": ends at byte 100");
-  std::filesystem::resize_file(path, 50);  // since it was opened
+  std::filesystem::resize_file(path, 50);  // after it was opened
   char bytes[20];
   WindowReader window(file);
   window.read(20, bytes, 20);

@@ -1,4 +1,4 @@
-// Runs that save and go on: to the same bits, from the newest checkpoint that is good.
+// Tests that runs which save continue to the same bits, from the newest valid checkpoint.
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -22,7 +22,7 @@ using Run = SavingRun;
 
 Run saving_run() { return Run(saving_plan(small_model("gpt"))); }
 
-// Steps 1 ... last, each saved; the losses.
+// Trains steps 1 to `last` and saves each of them. Returns the losses.
 std::vector<double> train_and_save(const std::string& folder, int last, int keep) {
   Run run(saving_plan(small_model("gpt")));
   Saver saver(folder, keep, run.runtime, *run.all, [](const std::string& line) { FAIL(line); });
@@ -59,7 +59,7 @@ TEST_CASE("an fp16 run continues to the bit, its loss scale and its skipped step
   CHECK(resumed.hash() == undisturbed.hash());
 }
 
-// Checkpoints hold fp32, whatever the states are kept in.
+// Checkpoints hold fp32 values, whatever types the states are kept in.
 TEST_CASE("a bf16 run continues to the bit, with its masters kept in whichever way",
           "[exec][checkpoint]") {
   const auto with = [](MasterWeights masters, Dtype moments) {
@@ -264,7 +264,7 @@ TEST_CASE("a run that saves and logs every step goes as one that does neither", 
     CHECK(loss == quiet.step(step));
     events.add(step, std::array<Scalar, 1>{{{"loss", loss}}});
     saver.poll();
-    if (step % 3 == 1) saver.save(busy.about(step));  // the steps between go beside the writing
+    if (step % 3 == 1) saver.save(busy.about(step));  // the steps between overlap with the writing
   }
   CHECK(saver.finish());
   CHECK(busy.hash() == quiet.hash());
@@ -313,7 +313,7 @@ TEST_CASE("whatever is damaged is found, and the older checkpoint is used", "[ch
     write_content(path, whole);
   }
   Run run = saving_run();
-  CHECK(run.resume_from(folder.path())->step == 2);  // whole again
+  CHECK(run.resume_from(folder.path())->step == 2);  // the checkpoint is valid again
 }
 
 TEST_CASE("every byte of a small checkpoint matters", "[checkpoint]") {
@@ -392,7 +392,7 @@ TEST_CASE("weights alone go with every optimizer, states only with their own", "
                          "/manifest.json: /states: has 1 states, adamw has 3; continue it with"));
 }
 
-// A link to itself, which nobody can open, not even root.
+// Replaces a file by a link to itself while it exists. Nobody can open such a link, not even root.
 struct Unreadable {
   explicit Unreadable(const std::string& path_) : path(path_) {
     fs::rename(path, path + ".hidden");
@@ -445,7 +445,7 @@ TEST_CASE("what cannot be read is neither removed nor replaced by a save", "[che
   Saver saver(folder.path(), 1, run.runtime, *run.all,
               [&](const std::string& line) { said.push_back(line); });
   const std::string first = step_folder(folder.path(), 1), second = step_folder(folder.path(), 2);
-  {  // in the way of a save of its own step
+  {  // the folder that a save of the same step would replace
     const Unreadable hidden(second + "/manifest.json");
     saver.save(run.about(2));
     CHECK_FALSE(saver.finish());
@@ -454,7 +454,7 @@ TEST_CASE("what cannot be read is neither removed nor replaced by a save", "[che
                               ": cannot be opened: "));
   }
   CHECK(steps_in(folder.path()) == std::vector<std::int64_t>{2, 1});
-  {  // older than those that are kept
+  {  // a checkpoint that would be removed
     const Unreadable hidden(first + "/manifest.json");
     saver.save(run.about(3));
     CHECK(saver.finish());
@@ -507,7 +507,7 @@ TEST_CASE("a save that fails is said and the older checkpoint stays", "[checkpoi
   run.step(1);
   saver.save(run.about(1));
   REQUIRE(saver.finish());
-  // Somebody's file lies where the folder would be made.
+  // A file is where the folder would be made.
   write_content(part_folder(folder.path(), 2), "");
   run.step(2);
   saver.save(run.about(2));

@@ -1,5 +1,5 @@
-// Collectives and messages, on every kind of communicator of this build. Run alone it tests `self`;
-// under mpirun the groups are all prefixes and all pairs of neighbours of the ranks that there are.
+// Tests collectives and messages on every kind of communicator of this build. Run without mpirun it
+// tests `self`. Under mpirun the groups are all prefixes and all pairs of neighbours of the ranks.
 #include "exec/comm/communicator.h"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ template <typename T>
 void check_parts(Communicator& group, T* data, std::int64_t part, Dtype dtype) {
   const std::int64_t whole = part * group.size();
   T* own = data + part * group.rank();
-  // Reduce-scatter into its own place, then gather: together an all-reduce.
+  // A reduce-scatter into this rank's part of the buffer and a gather are together an all-reduce.
   fill(data, group.rank(), whole);
   group.reduce_scatter(data, own, part, dtype, false);
   for (const bool flat : {false, true}) {
@@ -70,7 +70,7 @@ void check_parts(Communicator& group, T* data, std::int64_t part, Dtype dtype) {
   }
   group.all_gather(own, data, bytes_of(part, dtype));
   CHECK(same(data, in_order_sum<T>(group.size(), whole)));
-  // Into a place outside, twice: the second time it is added.
+  // The sum is stored outside of the buffer, and the second time it is added there.
   std::vector<T> outside(static_cast<std::size_t>(part), T{7});
   fill(data, group.rank(), whole);
   group.reduce_scatter(data, outside.data(), part, dtype, false);
@@ -109,7 +109,8 @@ void check_16_bit(Communicator& group, void* memory, std::int64_t part, Dtype dt
   std::copy(own.begin(), own.end(), data);
   group.all_reduce(data, whole, dtype, true);
   CHECK(std::equal(largest.begin(), largest.end(), data));
-  // The own part into a place outside, then added to it: that sum is rounded too.
+  // The sum of this rank's part is stored outside of the buffer and then added to it. That sum is
+  // rounded too.
   std::vector<std::uint16_t> outside(static_cast<std::size_t>(part));
   std::copy(own.begin(), own.end(), data);
   group.reduce_scatter(data, outside.data(), part, dtype, false);
@@ -144,7 +145,7 @@ void check_reduce(Communicator& group, float* data, std::int64_t elements) {
   }
 }
 
-// Parts with as much between them, which stays as it is.
+// Tests parts with gaps of the same size between them. The gaps stay as they are.
 void check_apart(Communicator& group, float* data, std::int64_t elements) {
   const std::int64_t distance = 2 * elements, all = distance * group.size();
   const std::vector<float> expected_sum = in_order_sum<float>(group.size(), elements);
@@ -163,7 +164,7 @@ void check_apart(Communicator& group, float* data, std::int64_t elements) {
   group.barrier();
 }
 
-// Part i of what rank r sends begins with element (r * size + i) of one list.
+// Tests an all-to-all. Part i of what rank r sends begins with element (r * size + i) of one list.
 void check_all_to_all(Communicator& group, float* out, std::int64_t part) {
   const int size = group.size();
   std::vector<float> in(static_cast<std::size_t>(part * size), -1.0f), expected;
@@ -176,7 +177,7 @@ void check_all_to_all(Communicator& group, float* out, std::int64_t part) {
   CHECK(in == expected);
 }
 
-// Each rank sends two messages round the ring; they are received in the opposite order.
+// Each rank sends two messages around the ring. They are received in the opposite order.
 void check_messages(Communicator& group, float* data, std::int64_t elements) {
   const int next = (group.rank() + 1) % group.size();
   const int before = (group.rank() + group.size() - 1) % group.size();
@@ -232,7 +233,8 @@ TEST_CASE("collectives and messages are right for every size, in shared memory a
   }
 }
 
-// By messages a sum is taken in rounds of 4 Mi elements; a little more than two of them.
+// Without shared memory a sum is made in rounds of 4 Mi elements. This sum takes a little more than
+// two of them.
 TEST_CASE("a sum of more elements than one round takes is whole", "[exec][comm]") {
   World& world = test_world();
   const auto group = group_of_all(world);
@@ -257,7 +259,7 @@ TEST_CASE("a sum of more elements than one round takes is whole", "[exec][comm]"
 TEST_CASE("a group over hosts is a grid of hosts and places", "[exec][comm]") {
   const std::vector<int> hosts{0, 0, 0, 3, 3, 3, 6, 6, 6};
   const std::vector<int> ranks{1, 2, 4, 5, 7, 8};
-  const auto grid = host_grid(ranks, hosts, 5);  // the second of the second host
+  const auto grid = host_grid(ranks, hosts, 5);  // rank 5 is the second rank of the second host
   REQUIRE(grid.has_value());
   CHECK(grid->hosts == 3);
   CHECK(grid->per_host == 2);

@@ -1,5 +1,6 @@
-// Attention over sequences that several ranks share, against the attention of one rank that has
-// them whole: ranks are played one after another, and what the ring would bring is handed over.
+// Compares attention over sequences that several ranks share with the attention of one rank that
+// has them whole. The ranks run one after another here, and the test hands over what the ring would
+// bring.
 #include <array>
 
 #include "exec/backends/cpu/cpu_backend.h"
@@ -19,7 +20,8 @@ Attributes part_of(Attributes a, int degree) {
   return a;
 }
 
-// The rows that `rank` holds of a tensor of rows of whole sequences. `a`: of the part.
+// Returns the rows that `rank` holds of a tensor whose rows are the tokens of whole sequences. `a`
+// describes the rank's part.
 OpTensor rows_of(const OpTensor& whole, const Attributes& a, int rank) {
   const std::int64_t rank_of = whole.type.shape.rank,
                      width = rank_of == 1 ? 1 : whole.type.shape[1];
@@ -48,11 +50,11 @@ void add_to(OpTensor& sum, const OpTensor& part) {
   for (std::int64_t i = 0; i < sum.elements(); ++i) sum.set(i, sum.get(i) + part.get(i));
 }
 
-// Everything one rank does, with the keys and values of all at hand.
+// Does everything that one rank does, with the keys and values of all ranks at hand.
 class ContextRank {
  public:
-  // With `a.documents` the last operand is those of the rank's tokens; with `a.sinks` the one
-  // before is that of all ranks.
+  // If `a.documents` is set, the last operand is the documents of the rank's tokens. If `a.sinks`
+  // is set, the one before is the sinks of all ranks.
   ContextRank(Runner& runner, const Attributes& a, int rank, Tensors operands)
       : runner_(runner), a_(a), rank_(rank), operands_(std::move(operands)) {
     if (a.documents) {
@@ -101,7 +103,8 @@ class ContextRank {
     dq = made[0];
   }
 
-  // Both once more, with all keys and values at once: the same bits, and the parts of dkv.
+  // Runs both passes once more with all keys and values at once. The results have the same bits,
+  // and the gradients of all keys and values are gathered.
   void check_gathered(std::vector<ContextRank>& ranks, const OpTensor& dy) {
     a_.ring_step = -1;
     OpTensor all({kv_shape(a_.context_degree), kv.type.dtype});
@@ -136,7 +139,7 @@ class ContextRank {
 
   OpTensor kv, dq, dkv, dsinks;
   Tensors results;
-  std::vector<double> gathered_dkv;  // what each rank gives, one after another
+  std::vector<double> gathered_dkv;  // the part for each rank, one after another
 
  private:
   Tensors run(Op op, const std::vector<const OpTensor*>& inputs, const std::vector<Shape>& outputs,
@@ -224,7 +227,7 @@ TEST_CASE("the tokens of a context group are each rank's once, and equal work", 
     std::vector<int> owners(static_cast<std::size_t>(held * degree), 0);
     std::int64_t first_pairs = 0;
     for (int rank = 0; rank < degree; ++rank) {
-      std::int64_t pairs = 0;  // of a query and a key that the causal mask lets meet
+      std::int64_t pairs = 0;  // pairs of query and key that the mask shows
       for (std::int64_t token = 0; token < held; ++token) {
         const std::int64_t place = context_position(degree, rank, held, token);
         ++owners[static_cast<std::size_t>(place)];
@@ -245,13 +248,13 @@ TEST_CASE("ring attention is the attention of one rank", "[exec][context]") {
           std::array{true, false, true, false}, std::array{true, false, false, true},
           std::array{true, true, true, true}})
       for (const int degree : {1, 2, 3})
-        for (const int half : {2, 131}) {  // tokens of a half: one tile of 128, and two
+        for (const int half : {2, 131}) {  // tokens of a half: within one tile of 128, and in two
           if (half > 2 && packing != Packing::concatenated) continue;
           Attributes a = sequences(2, 2 * half * degree);
           a.packing = packing;
           a.causal = causal;
           a.alibi = alibi;
-          a.window = causal && alibi ? half + 1 : 0;  // beyond a half
+          a.window = causal && alibi ? half + 1 : 0;  // longer than a half
           a.chunk = chunks ? half + 1 : 0;
           a.documents = documents;
           a.score_cap = alibi ? 0.75 : 0;

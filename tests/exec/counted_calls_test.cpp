@@ -1,5 +1,5 @@
-// A rank asks its communicators for what the instructions of its Program say: groups, bytes,
-// types, whether sums are added to, and whether a gather goes in one level over all hosts.
+// Tests that a rank calls its communicators as the instructions of its Program say: groups, bytes,
+// types, whether sums are added, and whether a gather uses one level over all hosts.
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -17,7 +17,8 @@ namespace {
 
 std::string number_of(Dtype dtype) { return std::to_string(static_cast<int>(dtype)); }
 
-// The calls of one instruction, in a group of so many ranks of which this is `own`.
+// Returns the calls of one instruction, in a group of this many ranks of which this is number
+// `own`.
 std::vector<CountedCall> calls_of(const Instruction& instruction, const Task& task, int ranks,
                                   int own) {
   const TensorType in = instruction.inputs.empty() ? TensorType{} : instruction.inputs[0].type;
@@ -80,7 +81,8 @@ std::vector<CountedCall> expected_calls(const SmallRun& run, int rank) {
   return calls;
 }
 
-// Messages of a pipeline are posted ahead of their turn: their order is not the Program's.
+// Returns the pipeline's messages, sorted, or all other calls. Messages are posted ahead of their
+// turn, so their order is not the Program's.
 std::vector<CountedCall> in_order(std::vector<CountedCall> calls, bool messages) {
   std::erase_if(calls, [&](const CountedCall& call) {
     return call.group == GroupKind::world || (call.group == GroupKind::pipeline) != messages;
@@ -155,7 +157,7 @@ TEST_CASE("a rank's calls are its Program's collectives and messages, one by one
       }
     }
   }
-  // Each kind is there.
+  // Each kind of call has occurred.
   CHECK(flat > 0);
   CHECK(in_levels > 0);
   CHECK(adds > 0);

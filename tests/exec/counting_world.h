@@ -1,6 +1,6 @@
-// A world of which one rank is here: its collectives and messages write down what they were asked
-// for, so that a rank's calls can be compared with its Program's instructions. What would come from
-// others is zeros.
+// A world of which only one rank exists. Its collectives and messages record what they were asked
+// for, so that a rank's calls can be compared with its Program's instructions. Data from other
+// ranks is zeros.
 #pragma once
 
 #include <cstdlib>

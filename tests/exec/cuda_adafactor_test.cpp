@@ -1,4 +1,4 @@
-// Adafactor on the emulated device, or a GPU, beside exec/optimizer.
+// Compares Adafactor on the emulated device, or on a GPU, with exec/optimizer.
 #include <cmath>
 #include <vector>
 
@@ -15,7 +15,8 @@ namespace {
 constexpr std::int64_t rows = 45, columns = 70, vector_size = 300;
 constexpr std::int64_t matrix_begin = 320, all = matrix_begin + rows * columns / 2;
 
-// A vector, and the later half of each of a matrix' rows (of 3 rows less: a shard).
+// A bucket with a vector, and with the later half of each row of a matrix. As in a shard, the last
+// elements are missing.
 struct FactoredBucket {
   AdafactorParameter matrix, rest;
   std::vector<OptimizerSegment> segments;
@@ -116,5 +117,5 @@ TEST_CASE("adafactor steps on the device as on the CPU", "[exec][cuda]") {
     check_close(d_average.get(), average);
   }
   CHECK(weights[0] != 0);
-  CHECK(weights[vector_size] == float(std::sin(double(vector_size))));  // between two segments
+  CHECK(weights[vector_size] == float(std::sin(double(vector_size))));  // in no segment
 }

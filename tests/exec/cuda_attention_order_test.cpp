@@ -1,5 +1,5 @@
-// In which order blocks take up the tiles of attention: each tile once, and such that a GPU has
-// little left to wait for at the end.
+// Tests the order in which thread blocks process the tiles of attention: each tile once, and so
+// that a GPU waits little at the end.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -19,7 +19,7 @@ using namespace meshwright::exec::cuda;
 namespace {
 
 constexpr int rows = 64, columns = 64;
-constexpr int multiprocessors = 132, blocks_of_each = 2;  // of an H100
+constexpr int multiprocessors = 132, blocks_of_each = 2;  // an H100's
 
 struct Taken {
   int sequence, head, part, first, tiles;
@@ -51,8 +51,8 @@ std::vector<Taken> taken_by(void (*kernel)(AttentionShape, Taken*), const Attent
   return taken.get();
 }
 
-// When the last block ends, where each takes as long as it has tiles and starts, in order, as soon
-// as another one ends; beside what it would be if no multiprocessor ever waited.
+// Returns the time at which the last block ends, relative to the time without any waiting. Each
+// block takes as long as it has tiles and starts, in order, as soon as another one ends.
 double beside_ideal(const std::vector<Taken>& blocks) {
   constexpr int slots = multiprocessors * blocks_of_each;
   std::priority_queue<int, std::vector<int>, std::greater<>> ends;

@@ -1,6 +1,6 @@
-// Attention on the emulated device beside the CPU backend in double precision: lengths and widths
-// around the kernels' tiles, every packing, shared heads, biases and dropout; and the operations of
-// a context group, whose operands need not fit each other for that.
+// Compares attention on the emulated device with the CPU backend in double precision: lengths and
+// widths around the kernels' tiles, every packing, shared heads, biases and dropout. Also compares
+// the operations of a context group, whose operands are random and need not be consistent.
 #include "tests/exec/attention_cases.h"
 
 #include "exec/backends/cpu/cpu_backend.h"
@@ -19,7 +19,8 @@ constexpr Packing separate = Packing::separate, concatenated = Packing::concaten
                   per_head = Packing::per_head;
 const bool thinned = sanitized || !all_are_tried();
 
-// Each of the shapes in one precision of the three, unless all are tried.
+// Returns whether these shapes are skipped. Each of the shapes is tried in one of three precisions,
+// unless all cases are tried.
 bool is_left_out(const AttentionShapes& shapes, Dtype dtype) {
   const int place = dtype == Dtype::f32 ? 0 : dtype == Dtype::f16 ? 1 : 2;
   return thinned && (shapes.length + shapes.head_dim + place + draw_of_run()) % 3 != 0;
@@ -62,7 +63,7 @@ TEST_CASE("CUDA attention agrees with biases and dropout", "[exec][cuda]") {
   a.alibi = shapes.causal;
   a.window = shapes.causal ? 20 : 0;
   if (!shapes.causal) a.relative_buckets = 32, a.relative_distance = 128, a.scaled_scores = false;
-  if (a.relative_buckets > 0 && shapes.head_dim > 80) return;  // scores so large are no test
+  if (a.relative_buckets > 0 && shapes.head_dim > 80) return;  // such large scores test nothing
   check_attention(attention_case(shapes, a), dtype);
   a.attention = AttentionKernel::unfused;
   check_attention(attention_case(shapes, a), dtype);
@@ -170,8 +171,8 @@ TEST_CASE("CUDA attention refuses heads that no kernel has registers for", "[exe
 
 namespace {
 
-// Both operations of one step of a ring, or of all steps at once, from random operands; of the last
-// of the neighbours that share out the heads.
+// Compares both operations of one ring step, or of all steps at once, on random operands. If ranks
+// share out the heads, this is the last of them.
 void check_context(Attributes a, int rank, bool continues, Dtype dtype) {
   a.heads = 2;
   a.alibi_heads = a.heads * a.head_parts;
@@ -229,7 +230,8 @@ void check_context(Attributes a, int rank, bool continues, Dtype dtype) {
 TEST_CASE("CUDA attention of a context group agrees at every step", "[exec][cuda][context]") {
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::bf16);
   const bool causal = GENERATE(true, false);
-  // Tokens of a half: inside a block of four of dropout's random words, and in its bounds.
+  // Half lengths that end inside a block of four random words of dropout, and one that ends at its
+  // bound.
   const int half = GENERATE(3, 66, 68);
   const int rank = GENERATE(0, 2);
   if (thinned && ((dtype == Dtype::f32) != (rank == 0) || (half == 66) == causal)) return;

@@ -1,4 +1,4 @@
-// AdamW and Adam with moments in blocks of 8 bits on the emulated device, or a GPU, beside
+// Compares AdamW and Adam with moments in blocks of 8 bits, on the emulated device or a GPU, with
 // exec/optimizer.
 #include <cmath>
 #include <vector>
@@ -20,8 +20,8 @@ std::vector<std::byte> no_blocks() {
   return std::vector<std::byte>(static_cast<std::size_t>(bytes_of(std::int64_t{n}, Dtype::block8)));
 }
 
-// The host may join a product and a sum in one rounding: what lies between two codes may then have
-// the other one, and a scale the next number.
+// The host may round a product and a sum together. A value between two codes may then get the other
+// code, and a scale may be the next number.
 void check_alike(const std::vector<std::byte>& got, const std::vector<std::byte>& expected,
                  Dtype dtype) {
   std::vector<float> a(n), b(n);
@@ -45,7 +45,7 @@ TEST_CASE("moments in 8 bits have the CPU's codes on the device", "[exec][cuda]"
   training.moments = Dtype::block8;
   training.ema_decay = 0.5;
   const Dtype masters = GENERATE(Dtype::f32, Dtype::i16);
-  const std::size_t offset = GENERATE(0, 1);  // of all arrays but the moments
+  const std::size_t offset = GENERATE(0, 1);  // offset of all arrays except the moments
   std::vector<float> weights(n), gradients(n);
   for (std::size_t i = 0; i < n; ++i) weights[i] = float(std::sin(double(i)));
   std::vector<float> average = weights;
@@ -86,7 +86,7 @@ TEST_CASE("moments in 8 bits have the CPU's codes on the device", "[exec][cuda]"
       gradients[i] = float(std::cos(double(i) * step) * std::pow(10, double(i % 7) - 5));
     narrow(gradients.data(), Dtype::bf16, n, narrow_gradients.data());
     d_gradients.set(narrow_gradients);
-    // Each step from the same numbers.
+    // Each step starts from the same numbers on both sides.
     d_weights.set(weights), d_copy.set(copy), d_lower.set(lower), d_average.set(average);
     d_first.set(first), d_second.set(second);
     UpdateScalars before;
@@ -112,7 +112,7 @@ TEST_CASE("moments in 8 bits have the CPU's codes on the device", "[exec][cuda]"
       CHECK(got[i] == Approx(expected[i]).margin(1e-6));
       CHECK(got_average[i] == Approx(average[i]).margin(1e-6));
     }
-    CHECK(got[255] == float(std::sin(255.0)));  // between two segments
+    CHECK(got[255] == float(std::sin(255.0)));  // between two segments: not updated
   }
   CHECK(first != no_blocks());
 }

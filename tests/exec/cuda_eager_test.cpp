@@ -90,7 +90,7 @@ TEST_CASE("images become patches on the device, and sequences begin with their r
   both.run(Op::prepend_row_grad, a, {&dy}, {x.type.shape, row.type.shape}, 1);
 }
 
-// In a 16-bit run the statistics are fp32, and so are their gradients.
+// In a 16-bit run the statistics of norms are fp32, and so are their gradients.
 TEST_CASE("rows are scaled by numbers of fp32 whatever their own type", "[exec][cuda]") {
   const Dtype dtype = any_type();
   Beside both(dtype);
@@ -112,7 +112,7 @@ TEST_CASE("rows are scaled by numbers of fp32 whatever their own type", "[exec][
 
 TEST_CASE("sums over many rows are made in strips", "[exec][cuda]") {
   Beside both(any_type());
-  // More rows than 256 strips of 64 have, and an odd number of them.
+  // There are more rows than 256 strips of 64 have, and an odd number of them.
   const std::int64_t rows = GENERATE(1, 65, 17001), h = GENERATE(3, 40);
   const OpTensor x = both.random({{rows, h}}, 1), dy = both.random({{rows, h}}, 2);
   both.run(Op::scale_columns_grad, {}, {&x, &dy}, {{h}}, 1);

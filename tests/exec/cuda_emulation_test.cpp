@@ -1,4 +1,4 @@
-// The emulated device itself: what it computes, and that it shows what is wrong.
+// Tests the emulated device itself: what it computes, and that it detects wrong programs.
 #include <csetjmp>
 #include <csignal>
 #include <stdexcept>
@@ -51,7 +51,7 @@ std::string failure_of(Function function) {
   return "none";
 }
 
-// Every block turns its part of the numbers round.
+// Every block reverses its part of the numbers.
 __global__ void turn_round(const int* from, int* to) {
   __shared__ int part[96];
   int* kept = reinterpret_cast<int*>(cuda::shared_memory());
@@ -63,7 +63,7 @@ __global__ void turn_round(const int* from, int* to) {
   to[first + own] = kept[own];
 }
 
-// Sum over the lanes up to each one, and over all.
+// Computes for each lane the sum up to it, and the sum over all lanes of the warp.
 __global__ void sums(const float* from, float* up_to, float* of_all, unsigned int* positive) {
   const unsigned int own = threadIdx.x, lane = own % 32;
   float sum = from[own], running = from[own];
@@ -75,7 +75,7 @@ __global__ void sums(const float* from, float* up_to, float* of_all, unsigned in
   up_to[own] = running;
   of_all[own] = sum;
   positive[own] = __ballot_sync(~0U, from[own] > 0);
-  // Parts of a warp go on alone.
+  // A part of a warp may exchange values without the other lanes.
   if (lane < 8) of_all[own] += __shfl_sync(0xffU, running, 7);
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("what a kernel does wrong is reported", "[exec][cuda]") {
   launch(set_to, {1}, {1}, 0, nullptr, number + 1, 5);
   CHECK(failure_of([] { cudaDeviceSynchronize(); }) ==
         "something wrote behind an allocation of 4 bytes, at its byte 4");
-  launch(set_to, {1}, {1}, 0, nullptr, number + 1, -1);  // as it was
+  launch(set_to, {1}, {1}, 0, nullptr, number + 1, -1);  // the value before
   cudaFree(number);
   CHECK(failure_of([] { launch(wait_apart, {1}, {1025}, 0, nullptr); }) ==
         "a block of 1025 threads");
@@ -164,7 +164,8 @@ TEST_CASE("what depends on the order of threads shows when it is turned round", 
   cudaFree(number);
 }
 
-// A device may be later still than the host, which goes on when pageable memory was staged.
+// A plain copy to the device is not ordered with other streams, even after the host went on.
+// copy_to_device() and fill_device() also wait until the memory is written.
 TEST_CASE("no stream waits for what the default one is told", "[exec][cuda]") {
   cudaStream_t own = new_stream();
   int* numbers = device_array<int>(2);  // -1, as all fresh memory
@@ -198,7 +199,7 @@ TEST_CASE("work is done when it is waited for, and what it needs", "[exec][cuda]
     cuda::check(cudaMemcpyAsync(&value, numbers + 1, 4, cudaMemcpyDeviceToHost, second), "copy");
     return value;
   };
-  CHECK(result() == 0);  // fresh memory is -1: nothing has waited for the first stream
+  CHECK(result() == 0);  // fresh memory is -1: the stream was not waited for
   cuda::check(cudaEventRecord(made, first), "cudaEventRecord");
   cuda::check(cudaStreamWaitEvent(second, made), "cudaStreamWaitEvent");
   launch(set_to, {1}, {1}, 0, first, numbers, 70);  // after the event
@@ -240,11 +241,11 @@ TEST_CASE("a captured graph is run again and again", "[exec][cuda]") {
   for (int i = 0; i < 3; ++i) cuda::check(cudaGraphLaunch(exec, origin), "cudaGraphLaunch");
   cuda::check(cudaStreamSynchronize(origin), "cudaStreamSynchronize");
   CHECK(host_copy(numbers, 3) == std::vector<int>{13, 14, 15});
-  // Nothing of another kind is done while streams are captured.
+  // While streams are captured, other calls are refused.
   cuda::check(cudaStreamBeginCapture(origin, cudaStreamCaptureModeGlobal), "begin");
   CHECK(cudaStreamSynchronize(origin) == cudaErrorStreamCaptureUnsupported);
   CHECK(cudaStreamEndCapture(origin, &graph) == cudaErrorStreamCaptureInvalidated);
-  cudaGetLastError();  // which the next kernel's start would report
+  cudaGetLastError();  // clears the error that the next launch would report
   cudaGraphExecDestroy(exec);
   cudaEventDestroy(fork);
   cudaEventDestroy(join);

@@ -1,5 +1,5 @@
-// Experts on the emulated device: the same choices as the CPU's, and the way into the slots and
-// back.
+// Tests experts on the emulated device: the same choices as the CPU's, and the way into the slots
+// and back.
 #include <cmath>
 
 #include "exec/backends/cpu/cpu_backend.h"
@@ -16,8 +16,9 @@ struct Layer {
   int batch, length, experts, chosen, capacity, width;
 };
 
-// Sequences of many tokens per thread and of fewer than one, lanes with several experts and
-// without any, slots that overflow and that stay empty, rows of a warp and of a block.
+// Returns one of several layers: sequences with many tokens per thread and with fewer than one,
+// lanes with several experts and without any, slots that overflow and slots that stay empty, and
+// rows for a warp and for a block.
 Layer any_layer() {
   return GENERATE(Layer{2, 7, 4, 2, 3, 5}, Layer{3, 70, 8, 2, 20, 16}, Layer{1, 300, 70, 3, 16, 8},
                   Layer{2, 40, 256, 8, 2, 24}, Layer{1, 33, 512, 10, 2, 24},
@@ -88,7 +89,8 @@ TEST_CASE("the device chooses by sigmoids, biases and groups as the CPU does", "
   const OpTensor bias = both.random({{layer.experts}}, 2);
   std::vector<const OpTensor*> scored = {&logits};
   if (biased) scored.push_back(&bias);
-  // Equal logits score the same; sums of unequal ones that are as large are rounded either way.
+  // Equal logits get equal scores. Sums of unequal logits that are equal may be rounded
+  // differently.
   for (std::int64_t i = 0; i < logits.elements() && !biased; ++i)
     logits.set(i, std::round(4 * logits.get(i)) / 2);
   const Shape chosen{rows, layer.chosen};
@@ -105,7 +107,7 @@ TEST_CASE("the device counts choices as the CPU does, dropped ones too", "[exec]
   if (dropless) {
     a.expert_parts = layer.experts % 4 == 0 ? 4 : 1;
     const std::int64_t choices = std::int64_t{layer.batch} * layer.length * layer.chosen;
-    a.expert_rows = std::max<std::int64_t>(1, choices / a.expert_parts - 1);  // not for all
+    a.expert_rows = std::max<std::int64_t>(1, choices / a.expert_parts - 1);  // too few
   }
   Beside both(Dtype::f32);
   const std::int64_t rows = std::int64_t{layer.batch} * layer.length;
@@ -142,7 +144,8 @@ TEST_CASE("the device multiplies rows that are counted as the CPU does", "[exec]
                Layer{1, 200, 4, 3, 0, 72}, Layer{1, 200, 4, 1, 0, 72});
   Attributes a = attributes_of(layer);
   a.balance = 0;
-  // The only expert's share of those that were chosen is 1, whose gradient is nothing but rounding.
+  // If one expert is chosen, its share of the chosen ones is 1, whose gradient is only rounding
+  // errors.
   if (layer.chosen == 1) a.weights_of_all = true;
   a.expert_parts = GENERATE(1, 2, 4);
   const std::int64_t rows = std::int64_t{layer.batch} * layer.length, h = layer.width, out = 33;

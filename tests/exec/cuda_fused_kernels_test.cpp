@@ -1,4 +1,4 @@
-// Kernels of fused operations on the emulated device, all compiled at once, beside the CPU
+// Compares kernels of fused operations on the emulated device, all compiled at once, with the CPU
 // backend's fused kernel.
 #include <cstring>
 #include <memory>
@@ -21,7 +21,7 @@ using namespace meshwright::tests;
 
 namespace {
 
-// The first step of Loop::product_first, which the kernel follows.
+// Runs the first step of Loop::product_first, after which the fused kernel runs.
 void run_product(const Fusion& fusion, std::vector<OpTensor>& operands) {
   const FusedStep& step = fusion.steps[0];
   OpTensor& output = operands[static_cast<std::size_t>(step.outputs[0])];
@@ -48,7 +48,7 @@ std::string text_of(const std::vector<cuda::FusedKernel>& kernels) {
   return text;
 }
 
-// Device memory with the bytes of an operand.
+// Device memory with the bytes of one operand.
 class Copy {
  public:
   explicit Copy(OpTensor& tensor) : tensor_(tensor), bytes_(bytes_of_host()) {}
@@ -135,12 +135,12 @@ std::vector<FusionCase> all_cases() {
   const auto append = [&](std::vector<FusionCase> more, const char* what) {
     for (FusionCase& c : more) cases.push_back({c.name + ", " + what, std::move(c.fusion)});
   };
-  // 37: one at a time, with columns left over; 1540: a row is a block's, of 4 (16 bits: 4) columns.
+  // At width 37, columns are processed one at a time. At 1540, a row is a block's.
   append(single_operations({3, 7, 37, Dtype::f32}), "fp32, 37 wide");
   append(single_operations({2, 6, 1540, Dtype::f32}), "fp32, 1540 wide");
   append(single_operations({3, 8, 96, Dtype::f16}), "fp16, 96 wide");
   append(single_operations({2, 6, 1096, Dtype::bf16}), "bf16, 1096 wide");
-  // Sums over the rows: warps share the rows, a strip's next row is read ahead.
+  // For sums over rows, several warps share the rows, and a strip's next row is read ahead.
   append(single_operations({3, 7, 768, Dtype::bf16}), "bf16, 768 wide");
   append(single_operations({3, 7, 330, Dtype::f32}), "fp32, 330 wide");
   append(epilogues({3, 7, 37, Dtype::f32}), "fp32, 37 wide");
@@ -153,12 +153,12 @@ std::vector<FusionCase> all_cases() {
   const auto bodies = static_cast<std::uint64_t>(40 / one_in(4));
   for (std::uint64_t seed = 1; seed <= bodies; ++seed)
     cases.push_back(random_body(sizes[seed % std::size(sizes)], seed));
-  // Rows too long for registers alone, of a warp and of a block.
+  // These rows are too long for registers only, those of a warp and those of a block.
   for (const std::uint64_t seed : {23, 24, 36, 1437})
     cases.push_back(random_body({1, 5, 1000, Dtype::f32}, seed));
   for (const std::uint64_t seed : {11, 17, 23})
     cases.push_back(random_body({1, 5, 12288, Dtype::f32}, seed));
-  // Fusions that passes make; those of later layers have the same text.
+  // These fusions are made by the compiler's passes. Those of later layers have the same text.
   std::set<std::string> seen;
   for (const char* family : {"gpt", "llama", "bert", "mpt", "mixtral"})
     for (FusionCase& c : fusions_of(small_model(family), with_dropout()))

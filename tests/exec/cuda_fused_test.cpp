@@ -1,5 +1,5 @@
-// Fused operations on a device beside the CPU backend's: products with epilogues, kernels that are
-// compiled at run time, steps one by one.
+// Compares fused operations on a device with the CPU backend's: matmuls with epilogues, kernels
+// that are compiled at run time, and steps that run one by one.
 #include "exec/backends/cuda/fused/fused.h"
 
 #include <limits>
@@ -35,7 +35,7 @@ Training training_of(Precision precision) {
   return training;
 }
 
-// Every fused operation of a model's graph.
+// Returns every different fused operation of a model's graph.
 std::vector<FusionCase> made_by_passes(const Model& model, Precision precision) {
   Plan plan;
   plan.training = training_of(precision);
@@ -57,7 +57,7 @@ FusedStep step(Op op, TensorIds inputs, TensorIds outputs) {
   return made;
 }
 
-// y[10,6] = gelu(x[10,8] W^T) V^T in blocks of 4 rows, and a gradient that sums over them.
+// Returns y[10,6] = gelu(x[10,8] W^T) V^T in blocks of 4 rows, and a gradient that sums over them.
 Fusion long_blocks(Dtype dtype) {
   Fusion fusion;
   const auto add = [&](Shape shape, bool cut, Dtype of) {
@@ -80,7 +80,7 @@ Fusion long_blocks(Dtype dtype) {
   return fusion;
 }
 
-// Rows of two widths: no kernel takes both.
+// Returns a fusion with rows of two widths, which no kernel supports.
 Fusion two_widths() {
   Fusion fusion;
   const auto add = [&](Shape shape) {
@@ -98,7 +98,8 @@ struct LayerSizes {
   std::int64_t rows = 10, in = 8;
 };
 
-// linear + add_bias + gelu, whose bias is the last input; what gelu is given is kept or not.
+// Returns linear + add_bias + gelu. The bias is the last input. If `kept` is set, gelu's input is
+// an output too.
 Fusion layer(bool kept, Dtype dtype, LayerSizes sizes = {}) {
   Fusion fusion;
   const auto add = [&](Shape shape, bool cut) {
@@ -111,14 +112,14 @@ Fusion layer(bool kept, Dtype dtype, LayerSizes sizes = {}) {
   fusion.inputs = 3, fusion.outputs = kept ? 2 : 1;
   fusion.rows = rows, fusion.block_rows = 4;
   fusion.loop = Fusion::Loop::product_first;
-  // The product's own result lies where gelu's will.
+  // The matmul writes its result to the memory of gelu's result, or to the output that is kept.
   const int before = kept ? 4 : 3;
   fusion.steps = {step(Op::linear, {0, 1}, {before}), step(Op::add_bias, {before, 2}, {before}),
                   step(Op::gelu, {before}, {3})};
   return fusion;
 }
 
-// linear_grad_input + gelu_grad, and what follows.
+// Returns linear_grad_input + gelu_grad, and the bias's gradient if `and_bias` is set.
 Fusion gradient_of_layer(bool and_bias, Dtype dtype, LayerSizes sizes = {}) {
   Fusion fusion;
   const auto add = [&](Shape shape, bool cut, Dtype of) {
@@ -143,7 +144,7 @@ void compare(TableBackend& tables, const FusionCase& c, std::uint64_t seed, bool
   std::vector<OpTensor> expected = random_operands(c.fusion, seed), found = expected;
   run_fusion(*cpu, c.fusion, expected, overwrites);
   run_fusion(tables, c.fusion, found, overwrites);
-  // Beside results, outputs may be memory that nobody reads later.
+  // Outputs may be scratch memory, which is not compared.
   const bool memory = c.fusion.loop == Fusion::Loop::long_blocks;
   for (std::size_t id = 0; id < found.size(); ++id) {
     if (memory && static_cast<int>(id) == c.fusion.inputs + c.fusion.outputs - 1) continue;
@@ -178,16 +179,16 @@ TEST_CASE("which steps are a product's epilogue", "[exec][cuda]") {
   CHECK(steps_of(gradient) == 2);
   CHECK(without_led(gradient, cuda::leads_of(gradient).front()).steps.size() == 2);
 
-  // cuBLASLt has the tanh form only.
+  // cuBLASLt has gelu in the tanh form only.
   for (Fusion* fusion : {&kept, &dropped}) {
     fusion->steps.back().attributes.gelu_tanh = false;
     CHECK(epilogue_of(*fusion) == Epilogue::bias);
   }
-  // A bias of another type, and one that the node makes itself.
+  // The bias has another type, or is computed by the node itself.
   Fusion other = layer(false, Dtype::bf16);
   other.operands[2].dtype = Dtype::f32;
   CHECK(epilogue_of(other) == Epilogue::none);
-  // The product is read again, after gelu.
+  // The matmul's result is read again after gelu.
   Fusion again = layer(true, Dtype::bf16);
   again.steps[1] = step(Op::gelu, {4}, {3});
   again.steps[2] = step(Op::add, {3, 4}, {3});
@@ -222,14 +223,14 @@ TEST_CASE("kernels compiled at run time count positions and add up rows", "[exec
   for (const FusionCase& c : single_operations({3, 7, 40, Dtype::bf16}))
     if (c.name == "dropout, own rows" || c.name == "layer_norm_grad") compare(tables, c, 3);
   compare(tables, residual_and_norm({2, 6, 1540, Dtype::f32}), 4);
-  // Rows that are kept in shared memory.
+  // These rows are kept in shared memory.
   compare(tables, random_body({1, 5, 12288, Dtype::f32}, 23), 5);
 }
 
 TEST_CASE("a kernel may ask for all shared memory that others have without asking",
           "[exec][cuda]") {
   TableBackend tables;
-  constexpr std::int64_t free = 48 << 10;  // but for its own static variables
+  constexpr std::int64_t free = 48 << 10;  // except for static variables
   const auto wants = [](const FusionCase& c) {
     try {
       return cuda::fused_kernel(c.fusion, "body").shared_bytes == free;
@@ -246,7 +247,7 @@ TEST_CASE("a kernel may ask for all shared memory that others have without askin
 
 TEST_CASE("steps without a kernel of their own run one by one", "[exec][cuda]") {
   TableBackend tables;
-  tables.has_planned_scratch = false;  // what steps pass to each other lies in memory
+  tables.has_planned_scratch = false;  // steps pass their results in memory
   compare(tables, {"two widths", two_widths()}, 1);
 }
 
@@ -266,7 +267,7 @@ TEST_CASE("fused operations of the compiler run on CUDA", "[exec][cuda]") {
 TEST_CASE("a long vocabulary's loss is fused with its gradient, block by block", "[exec][cuda]") {
   TableBackend tables;
   Model model = small_model("gpt");
-  model.vocabulary = 1500;  // rows that one block of threads keeps in shared memory
+  model.vocabulary = 1500;  // rows that a thread block keeps in shared memory
   int played = 0;
   for (const Precision precision : {Precision::fp32, Precision::bf16})
     for (FusionCase& c : made_by_passes(model, precision)) {

@@ -1,6 +1,6 @@
-// GPUs other than the H100 that the emulated device is: with less shared memory for a block,
-// without the products of tiles that the kernels of attention are written in, without kernels of
-// this build.
+// Tests GPUs other than the H100 that is emulated by default: with less shared memory for a block,
+// without the tensor core instructions that the attention kernels use, and without kernels of this
+// build.
 #include <utility>
 
 #include "exec/backends/cuda/cuda_backend.h"
@@ -61,7 +61,7 @@ TEST_CASE("wide heads have smaller tiles where shared memory is short", "[exec][
   const auto [head_dim, unfused] = GENERATE(std::pair(128, true), std::pair(256, false));
   const Dtype dtype = GENERATE(Dtype::f32, Dtype::f16);
   Attributes a = with_extras(unfused);
-  a.scaled_scores = true;  // scores so large are no test else
+  a.scaled_scores = true;  // larger scores would test nothing
   check_attention(attention_case({66, head_dim, 1, 1, separate, false}, a), dtype);
 }
 

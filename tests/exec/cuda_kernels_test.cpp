@@ -1,4 +1,4 @@
-// The CUDA kernels on the emulated device beside the CPU backend in double precision.
+// Compares the CUDA kernels on the emulated device with the CPU backend in double precision.
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -14,8 +14,8 @@ using namespace meshwright::tests;
 
 namespace {
 
-// The same case with the same numbers; gradients are those of what the forward saved, as it was
-// rounded.
+// Runs the same case with the same numbers in double. The gradients are computed from what the
+// other backend's forward pass saved, with its rounding.
 Played play_in_double(Runner& runner, const Case& c, const Played& of) {
   Played played;
   for (const OpTensor& tensor : of.inputs) played.inputs.push_back(in_double(tensor));
@@ -36,8 +36,8 @@ void compare_outputs(const std::vector<OpTensor>& found, const std::vector<OpTen
   }
 }
 
-// Gradients that should be next to nothing are differences of terms of dy's size, and of norms of
-// that times the saved 1/std.
+// Compares gradients. Some should be nearly zero, but are differences of terms of dy's size, in
+// norms times the saved 1/std. Their tolerance is relative to these terms.
 void compare_gradients(const Played& found, const Played& expected, double tolerance) {
   REQUIRE(found.gradients.size() == expected.gradients.size());
   double terms = largest(expected.dy);
@@ -59,8 +59,8 @@ std::vector<Case> all_cases() {
 
 const bool thinned = sanitized || !all_are_tried();
 
-// Operations that are no part of a case above: cuda_experts_test, cuda_eager_test,
-// cuda_fused_test, cuda_losses_test, cuda_quantized_test, cuda_rows_test.
+// Returns whether the operation has a test elsewhere: cuda_experts_test, cuda_eager_test,
+// cuda_fused_test, cuda_losses_test, cuda_quantized_test or cuda_rows_test.
 bool has_own_test(Op op) {
   constexpr Op ops[] = {Op::amax,
                         Op::combine,
@@ -93,7 +93,8 @@ bool has_own_test(Op op) {
   return std::find(std::begin(ops), std::end(ops), op) != std::end(ops);
 }
 
-// Each case in one precision of the three, unless all are tried: there every kernel has a case.
+// Checks each case in one of three precisions, unless all cases are tried. Then every kernel must
+// have a case.
 void check_all_kernels(Dtype dtype) {
   Beside beside(dtype);
   std::set<Op> compared;

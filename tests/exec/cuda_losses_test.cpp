@@ -1,5 +1,5 @@
-// Losses on the emulated device, where they meet what the cases of all operations do not have: cut
-// vocabularies, large ones, loss scales, logits that give their place to the gradient.
+// Tests losses on the emulated device in situations that the cases of all operations do not have:
+// sharded vocabularies, large ones, loss scales, and gradients in the memory of the logits.
 #include <cmath>
 #include <cstring>
 
@@ -32,13 +32,13 @@ OpTensor columns_of(const OpTensor& matrix, std::int64_t first, std::int64_t cou
   return part;
 }
 
-// Every third target is none.
+// Returns the targets with every third one ignored.
 OpTensor some_ignored(OpTensor targets) {
   for (std::int64_t r = 1; r < targets.elements(); r += 3) targets.set(r, ignored_target);
   return targets;
 }
 
-// Operands in device memory, and the losses and their gradient of one kernel.
+// Runs the kernel that computes losses and their gradient at once, on operands in device memory.
 struct WithGrad {
   OpTensor logits, targets, loss, saved, gradient;
   bool done = false;
@@ -86,7 +86,7 @@ TEST_CASE("the loss over a vocabulary of fifty thousand words", "[exec][cuda]") 
   a.scale = 100;
   OpTensor logits = both.random({{rows, columns}}, 1);
   for (std::int64_t i = 0; i < logits.elements(); ++i) logits.set(i, 8 * logits.get(i));
-  logits.set(4, 40);  // one that outweighs what came before
+  logits.set(4, 40);  // larger than all logits before it
   logits.set(2 * columns + 5, -INFINITY);
   const OpTensor targets = tensor_of({rows}, Dtype::i32, {4, 50256, 0});
   const auto out = both.run(Op::cross_entropy, a, {&logits, &targets}, {{rows}, {rows}});
@@ -120,7 +120,7 @@ TEST_CASE("ranks that share a vocabulary find the loss of the whole", "[exec][cu
     std::vector<OpTensor> of_rank;
     if (both.tensor_rank < 3) {
       of_rank = both.run(Op::cross_entropy_stats, a, {&own, &targets}, {{3, rows}});
-    } else {  // nothing to compare with a maximum of none
+    } else {  // its maximum, -infinity, cannot be compared
       both.runner.tensor_rank = 3;
       of_rank = both.runner.run(Op::cross_entropy_stats, a, {&own, &targets}, {{3, rows}});
       CHECK(of_rank[0].get(0) == -INFINITY);
@@ -130,7 +130,7 @@ TEST_CASE("ranks that share a vocabulary find the loss of the whole", "[exec][cu
   }
   const auto out = both.run(Op::cross_entropy_combine, a, {&stats}, {{rows}, {rows}});
   CHECK(distance(out[0], whole[0]) < 1e-6);
-  for (std::int64_t r = 0; r < rows; ++r)  // nobody reads it where there is no target
+  for (std::int64_t r = 0; r < rows; ++r)  // unspecified for ignored rows
     if (targets.get(r) >= 0) CHECK(out[1].get(r) == Approx(whole[1].get(r)).epsilon(1e-6));
   for (std::int64_t r = 1; r < rows; r += 3) CHECK(out[0].get(r) == 0);
   for (both.tensor_rank = 0; both.tensor_rank < ranks; ++both.tensor_rank) {
@@ -140,8 +140,8 @@ TEST_CASE("ranks that share a vocabulary find the loss of the whole", "[exec][cu
   }
 }
 
-// loss = F.cross_entropy(logits, targets, ignore_index=-100), and logits.grad, of PyTorch 2.11 in
-// fp64; there the targets are [2, -100, 5, -100].
+// The values are those of loss = F.cross_entropy(logits, targets, ignore_index=-100) and
+// logits.grad in PyTorch 2.11 in fp64, where the targets are [2, -100, 5, -100].
 TEST_CASE("rows that are ignored have PyTorch's loss and gradient", "[exec][cuda]") {
   Beside both(Dtype::f32);
   const std::int64_t rows = 4, columns = 6;
@@ -164,7 +164,7 @@ TEST_CASE("rows that are ignored have PyTorch's loss and gradient", "[exec][cuda
   const auto out = both.run(Op::cross_entropy, a, {&logits, &targets}, {{rows}, {rows}});
   check(out[0],
         both.run(Op::cross_entropy_grad, a, {&logits, &out[1], &targets}, {{rows, columns}})[0]);
-  OpTensor wild = logits;  // nobody learns from an ignored row, whatever it holds
+  OpTensor wild = logits;  // an ignored row has no gradient, whatever it holds
   wild.set(columns, INFINITY);
   const auto of_wild = both.run(Op::cross_entropy, a, {&wild, &targets}, {{rows}, {rows}});
   check(of_wild[0],
@@ -238,7 +238,8 @@ TEST_CASE("a target outside the vocabulary gives no number for a loss", "[exec][
 
 TEST_CASE("a loss and its gradient in one kernel are those of two", "[exec][cuda]") {
   Beside both(any_type());
-  // Part of a turn of the block's threads, several turns, a row that fills the shared memory.
+  // The columns take a part of one pass of the block's threads, several passes, or all shared
+  // memory.
   const std::int64_t rows = 3, columns = GENERATE(1032, 20000, 50304);
   const bool in_place = GENERATE(false, true);
   Attributes a;

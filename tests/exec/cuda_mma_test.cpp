@@ -1,5 +1,5 @@
-// The emulated tensor core instructions against the layouts of the PTX ISA manual, which the real
-// ones have: "Matrix Fragments for mma.m16n8k16 with floating point type", "ldmatrix", "cp.async".
+// Compares the emulated tensor core instructions with the layouts of the PTX ISA manual: "Matrix
+// Fragments for mma.m16n8k16 with floating point type", "ldmatrix", "cp.async".
 #include "exec/backends/cuda/attention/mma.cuh"
 
 #include "exec/backends/cuda/device/launch.h"
@@ -9,14 +9,15 @@ using namespace meshwright::exec::cuda;
 
 namespace {
 
-// Small whole numbers, exact in every type.
+// These functions return small whole numbers, which are exact in every type.
 float a_at(int row, int column) { return static_cast<float>((row * 5 + column * 3) % 13 - 6); }
 float b_at(int row, int column) { return static_cast<float>((row * 7 + column) % 11 - 5); }
 float d_at(int row, int column) { return static_cast<float>(row - 2 * column); }
 
-bool right;  // set to false by any lane that sees something else
+bool right;  // any lane that sees another value sets it to false
 
-// groupID, threadID_in_group, row and column of element i are the manual's words.
+// Multiplies two tiles. groupID, threadID_in_group, row and column of element i are the manual's
+// words.
 template <typename T>
 void multiply() {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -49,7 +50,7 @@ void multiply() {
   }
 }
 
-// Rows of 16 bytes anywhere: here 24 bytes apart, in a scrambled order.
+// Loads matrices whose rows of 16 bytes may be anywhere: here 24 bytes apart, in a scrambled order.
 void load_matrices() {
   auto* const shared = reinterpret_cast<unsigned short*>(shared_memory());
   const int lane = static_cast<int>(threadIdx.x);
@@ -99,7 +100,7 @@ void both_forms() {
   by_lanes::mma_16x8x16<T>(lanes_d, a, b);
   for (int i = 0; i < 4; ++i) {
     right = right && a[i] == lanes_a[i] && transposed[i] == lanes_transposed[i];
-    right = right && std::fabs(d[i] - lanes_d[i]) < 1e-5f;  // of 16 products below 1
+    right = right && std::fabs(d[i] - lanes_d[i]) < 1e-5f;  // sums of 16 products below 1
   }
 }
 

@@ -1,4 +1,4 @@
-// muon on the emulated device beside exec/optimizer and the CPU's.
+// Compares muon on the emulated device with exec/optimizer and the CPU backend.
 #include <cmath>
 
 #include "exec/backends/cpu/orthogonal.h"
@@ -25,7 +25,7 @@ void check_near(const std::vector<float>& found, const std::vector<float>& expec
   double worst = 0;
   for (std::size_t i = 0; i < expected.size(); ++i)
     worst = std::max(worst, std::abs(double(found[i]) - expected[i]));
-  CHECK(worst < 2e-4);  // both round, and raise what they rounded up to 3.4^5 times
+  CHECK(worst < 2e-4);  // rounding errors grow up to 3.4^5 times
 }
 
 }  // namespace

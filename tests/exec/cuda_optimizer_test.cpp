@@ -1,4 +1,4 @@
-// The optimizer's kernels on the emulated device beside exec/optimizer.
+// Compares the optimizer's kernels on the emulated device with exec/optimizer.
 #include "exec/backends/cuda/optimizer/optimizer.h"
 
 #include <cmath>
@@ -22,14 +22,14 @@ constexpr OptimizerKind all_kinds[] = {OptimizerKind::adamw, OptimizerKind::adam
                                        OptimizerKind::sgd, OptimizerKind::lamb,
                                        OptimizerKind::lion};
 
-// Weights, moments and gradients of one bucket, and the step on both sides.
+// Weights, moments and gradients of one bucket, on which both sides run the step.
 struct Elements {
   std::vector<float> weights, first, second, gradients;
   std::vector<std::uint16_t> narrow_gradients, working;
   Dtype gradient_type, working_type;  // f32: no working copy
 
-  // Gradients are multiples of 1/8 from 1/8 on: few digits, so that products by powers of two and
-  // sums of a few of them are exact.
+  // Gradients are multiples of 1/8 from 1/8 on. They have few digits, so that products with powers
+  // of two and sums of a few of them are exact.
   Elements(std::size_t count, Dtype gradient, Dtype copy)
       : weights(count),
         first(count, 0.25F),
@@ -64,7 +64,7 @@ void step_on_cpu(const StepSettings& training, const OptimizerScalars& scalars,
   optimizer_step(training, scalars, segments, state, pool);
 }
 
-// The bucket in device memory, every array `offset` elements past a boundary.
+// The bucket in device memory, with every array `offset` elements past an aligned address.
 class OnDevice {
  public:
   OnDevice(const Elements& b, const std::vector<OptimizerSegment>& segments, std::size_t offset = 0)
@@ -110,7 +110,7 @@ class OnDevice {
   OptimizerState state_;
 };
 
-// Inputs and outputs of a step other than its buckets.
+// The inputs and outputs of a step other than its buckets.
 struct Scalars {
   DeviceArray<UpdateScalars> of_update{{UpdateScalars{}}};
   DeviceArray<double> loss{{1.0}}, squared_norm{{1.0}};
@@ -138,15 +138,16 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 bool same_factors(const Factors& a, const Factors& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
 
-// Parameters of odd sizes that begin anywhere, with gaps; one spans several chunks of threads.
+// Returns parameters of odd sizes that begin anywhere, with gaps. One spans several chunks of
+// threads.
 std::vector<OptimizerSegment> odd_segments() {
   return {{0, 1, true},      {1, 6, false},      {9, 3, true},      {12, 4, true},    {17, 0, true},
           {17, 1021, false}, {1040, 9000, true}, {10043, 2, false}, {10047, 65, true}};
 }
 constexpr std::size_t odd_count = 10115;
 
-// Every product and sum of the moments is exact, so that it makes no difference which of them are
-// rounded together.
+// Returns settings with which every product and sum of the moments is exact, so that it makes no
+// difference which of them are rounded together.
 StepSettings exact_training(OptimizerKind kind) {
   StepSettings training;
   training.optimizer = kind;
@@ -164,7 +165,7 @@ TEST_CASE("where products are exact a step on the device has the CPU's bits", "[
   const Dtype gradient_type = GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16);
   const Dtype working_type = GENERATE(Dtype::f32, Dtype::f16, Dtype::bf16);
   const std::size_t offset = GENERATE(0, 1, 4);
-  const double clip = GENERATE(0, 1);  // of each element
+  const double clip = GENERATE(0, 1);  // clips each element
   for (const OptimizerKind kind :
        {OptimizerKind::adamw, OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::lion}) {
     StepSettings training = exact_training(kind);
@@ -196,7 +197,7 @@ TEST_CASE("where products are exact a step on the device has the CPU's bits", "[
 
 namespace {
 
-// How masters and moments are kept in 16 bits.
+// The types in which masters and moments are kept.
 struct Kept {
   Dtype weights, moments;
   bool moments_at_random = false;
@@ -230,7 +231,7 @@ std::vector<OptimizerSegment> odd_segments_of(const std::vector<RandomRounding>&
   return segments;
 }
 
-// One array as it is kept, in memory that `address` gives.
+// Returns the values in a 16-bit type.
 std::vector<std::uint16_t> narrowed(const std::vector<float>& values, Dtype type) {
   std::vector<std::uint16_t> result(values.size());
   narrow(values.data(), type, std::ssize(values), result.data());
@@ -252,7 +253,8 @@ TEST_CASE("states that are kept in 16 bits have the CPU's bits on the device", "
   std::vector<float> average = begin.weights;
   const DeviceArray<float> d_average(average, offset);
   const bool has_copy = kept.weights == Dtype::f32 || kept.weights == Dtype::i16;
-  // On both sides: masters, their bf16 copy or the weights themselves, remainders, moments.
+  // The arrays of both sides are masters, their bf16 copy or the weights themselves, remainders,
+  // and moments.
   std::vector<float> masters = begin.weights, first = begin.first, second = begin.second;
   std::vector<std::uint16_t> weights =
       narrowed(begin.weights, has_copy ? Dtype::bf16 : kept.weights);
@@ -394,7 +396,7 @@ TEST_CASE("a step on the device is within two units in the last place of the CPU
     const double rate = 0.01 / step;
     expected.new_gradients(static_cast<std::size_t>(step));
     const Elements before = expected;
-    device.put(expected);  // from the same numbers: differences of one step, not of all
+    device.put(expected);  // both sides start each step from the same numbers
     norms.set(std::vector<double>(18));
     std::memset(host_norms, 0, sizeof host_norms);
     scalars.learning_rate(rate);
@@ -406,8 +408,8 @@ TEST_CASE("a step on the device is within two units in the last place of the CPU
     step_on_cpu(training, on_cpu, segments, expected);
     CHECK(scalars.get().step == step);
     CHECK(same_factors(scalars.get().factors, factors_of(training, on_cpu)));
-    // In units of the largest number that a sum has or makes; an update is about as large as the
-    // rate.
+    // Returns the largest difference in units in the last place of the largest number in a sum. An
+    // update is about as large as the learning rate.
     const auto worst = [](const std::vector<float>& a, const std::vector<float>& b,
                           const std::vector<float>& c, double least) {
       double found_worst = 0;
@@ -440,7 +442,7 @@ TEST_CASE("lamb's norms on the device are sums over all counted segments of a pa
           "[exec][cuda]") {
   StepSettings training = exact_training(OptimizerKind::lamb);
   training.weight_decay = 0.5;
-  // Parameter 0 lies in three pieces, one of which another rank counts; parameter 1 in one.
+  // Parameter 0 has three pieces, one of which another rank counts. Parameter 1 has one piece.
   const std::vector<std::pair<OptimizerSegment, int>> pieces = {
       {{3, 4999, true, nullptr, true}, 0},
       {{5002, 1000, false, nullptr, true}, 1},
@@ -465,10 +467,10 @@ TEST_CASE("lamb's norms on the device are sums over all counted segments of a pa
   const std::vector<double> found = norms.get();
   reverse_threads(false);
   step_on_cpu(training, {1, training.learning_rate, 1}, segments, expected);
-  // Some ten thousand numbers of one sign, added in another order in double.
+  // About ten thousand numbers of one sign are added in double, in another order.
   CHECK(found[0] == Approx(expected_norms[0][0]).epsilon(1e-12));
   CHECK(found[2] == Approx(expected_norms[1][0]).epsilon(1e-12));
-  // An update's product with the decay may be rounded with its sum, or apart.
+  // The product of an update and the decay may be rounded together with its sum.
   CHECK(found[1] == Approx(expected_norms[0][1]).epsilon(1e-7));
   CHECK(found[3] == Approx(expected_norms[1][1]).epsilon(1e-7));
   CHECK(found[0] > 6);

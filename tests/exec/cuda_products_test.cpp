@@ -1,5 +1,5 @@
-// Products through cuBLASLt, the emulated one (tests/cuda_emulation/cublasLt.h) or a GPU's, against
-// sums in double.
+// Compares matmuls through cuBLASLt, the emulated one (tests/cuda_emulation/cublasLt.h) or a GPU's,
+// with sums in double.
 #include "exec/backends/cuda/products/products.h"
 
 #include <algorithm>
@@ -24,7 +24,8 @@ using cuda::ProductForm;
 
 namespace {
 
-// Numbers in device memory, 16 bytes from a better boundary, and as they are stored there.
+// Numbers in device memory, 16 bytes past a better aligned address, and their values as they are
+// stored.
 class Numbers {
  public:
   Numbers(Dtype dtype, const std::vector<double>& values)
@@ -55,7 +56,7 @@ class Numbers {
   void* memory_ = nullptr;
 };
 
-// Products with a workspace; choices are kept in a folder.
+// Runs matmuls with a workspace. The chosen algorithms are kept in a folder.
 class Device {
  public:
   explicit Device(cuda::ProductOptions options = {}, const std::string& folder = {})
@@ -134,17 +135,18 @@ Expected expected_of(const ProductForm& f, const std::vector<double>& a,
   return expected;
 }
 
-// A result of 16 bits is a sum in fp32, rounded once; with a start cuBLASLt may round the product
-// first (it does on an H200), and then the sum. Each rounding moves what is rounded by half a unit
-// at most. An epilogue passes the product's rounding on with its slope; its own error, of a tanh
-// that may be approximate, is a share of the largest number.
+// Returns the largest error that a result may have. A 16-bit result is a sum in fp32, rounded once.
+// If it is added to a start, cuBLASLt may first round the product (as on an H200) and then the sum.
+// Each rounding adds an error of at most half a unit. An epilogue multiplies the error of the
+// product by its slope. Its own error, of a tanh that may be approximate, is a share of the largest
+// number.
 double allowed(const ProductForm& form, double result, double product, double largest) {
   const double sums = 1e-5 * largest;
   if (form.result == Dtype::f32) return sums;
   const double first = form.adds ? half_unit(form.result, std::fabs(product) + sums) : 0;
   if (form.epilogue == Epilogue::none)
     return first + half_unit(form.result, std::fabs(result) + sums + first) + sums;
-  constexpr double steepest = 1.13;  // of GELU
+  constexpr double steepest = 1.13;  // the largest slope of GELU
   return steepest * first + (form.result == Dtype::f16 ? 1e-3 : 5e-3) * largest;
 }
 
@@ -165,7 +167,7 @@ void compare(const ProductForm& form, const std::vector<double>& found,
   CHECK(excess <= 0);
 }
 
-// In place, and where the sum starts elsewhere.
+// Runs one matmul and compares it, with the result in the memory of the start or elsewhere.
 void play(const Device& device, const ProductForm& form, bool in_place = false) {
   INFO(text_of(form));
   const std::int64_t results = form.batch * form.m * form.n;
@@ -191,7 +193,7 @@ void play(const Device& device, const ProductForm& form, bool in_place = false) 
 struct Sizes {
   std::int64_t m, n, k;
 };
-// Multiples of 16 bytes; odd ones; vectors.
+// Sizes that are multiples of 16 bytes, odd sizes, and vectors.
 constexpr Sizes all_sizes[] = {{16, 24, 32}, {33, 17, 9}, {5, 1, 7}, {1, 6, 3}, {8, 40, 1}};
 
 }  // namespace
@@ -239,11 +241,12 @@ TEST_CASE("what a product's epilogue does", "[exec][cuda]") {
                                .epilogue = epilogue};
         const bool saves = epilogue == Epilogue::gelu_saved ||
                            epilogue == Epilogue::gelu_bias_saved || epilogue == Epilogue::gelu_grad;
-        // cuBLASLt saves rows of a multiple of 8 only; its GELU is not right to 32 bits.
+        // cuBLASLt saves only rows of a multiple of 8 elements, and its GELU is not exact to 32
+        // bits.
         const bool has =
             (!saves || n % 8 == 0) && (dtype != Dtype::f32 || epilogue == Epilogue::bias);
         const bool found = device.products->prepare(form);
-        // A GPU's library may have none for odd sizes where the emulated one has one.
+        // A GPU's library may have no algorithm for odd sizes where the emulated one has one.
         if (device_is_emulated() || !has) REQUIRE(found == has);
         if (found) play(device, form);
       }
@@ -251,7 +254,8 @@ TEST_CASE("what a product's epilogue does", "[exec][cuda]") {
 
 TEST_CASE("addresses that are less aligned are said to be", "[exec][cuda]") {
   const Device device;
-  // 6 numbers of 2 bytes: of a batch every second matrix begins at a multiple of 4 bytes only.
+  // A matrix has 6 numbers of 2 bytes, so every second matrix of a batch begins at a multiple of
+  // only 4 bytes.
   const ProductForm form{
       .m = 2, .n = 24, .k = 3, .batch = 2, .factors = Dtype::bf16, .result = Dtype::bf16};
   play(device, form);
@@ -284,7 +288,7 @@ TEST_CASE("fp32 factors are rounded to tf32 where that is asked for", "[exec][cu
   // tf32 has 10 bits of fraction.
   const Numbers a(Dtype::f32, {1 + 0x1p-12}), b(Dtype::f32, {1.0}), c(Dtype::f32, {0.0});
   device.run({.m = 1, .n = 1, .k = 1}, {a.data(), b.data(), c.data()});
-  // cuBLASLt may take tf32, and need not for a product as small as this.
+  // cuBLASLt may compute in tf32, but need not for such a small product.
   const bool exact = c.values() == std::vector<double>{1 + 0x1p-12};
   CHECK((exact || c.values() == std::vector<double>{1}));
   if (device_is_emulated() || !tf32) CHECK(exact != tf32);
@@ -307,7 +311,7 @@ TEST_CASE("a product is captured and runs again", "[exec][cuda]") {
   run(bias, stream);
   check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture");
   check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
-  run(other, stream);  // the plan is the captured one's, which stays as it was
+  run(other, stream);  // uses the same plan; the captured work stays as it was
   for (const double factor : {1.0, 10.0}) {
     const std::vector<float> numbers = {static_cast<float>(factor), 2};
     cuda::copy_to_device(a.data(), numbers.data(), 8);
@@ -326,7 +330,7 @@ TEST_CASE("a form is planned once, and its choice is found again", "[exec][cuda]
   {
     const Device first({.device = "some GPU"}, folder.path());
     play(first, form);
-    CHECK(first.products->timed() == 0);  // nobody prepared it
+    CHECK(first.products->timed() == 0);  // it was not prepared
     CHECK(first.products->prepare(form));
     CHECK(first.products->prepare(form));
     CHECK(first.products->timed() == 1);

@@ -1,4 +1,4 @@
-// CUDA kernels that round to 8 bits make the CPU's, bit by bit.
+// Tests that CUDA kernels which round to 8 bits make the same bits as the CPU's.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -57,18 +57,18 @@ void check_same(TableBackend& device, Backend& cpu, Op op, const Attributes& a,
   CHECK(device.ran.contains(op));
 }
 
-// A sum of products of numbers of 8 bits, and how far other ways to add may be from it.
+// A sum of products of 8-bit numbers, and how far sums by other methods may be from it.
 struct SumOfProducts {
   double value;
-  double in_fp32;      // one after the other
-  double on_a_device;  // on Hopper's tensor cores
+  double in_fp32;      // error of fp32 sums
+  double on_a_device;  // error of Hopper's tensor cores
 };
 
-// Hopper's take 32 products at once. Those and the sum before them are cut off 13 places below the
-// first of the largest; without fast accumulation as well, where only sums of several such steps
-// are added in fp32. A product has 4 + 4 significant bits: where it is 1/32 of the largest or more
-// it loses nothing, else less than a unit, and no more than itself. A step's sum loses a unit where
-// it is stored, and one where the next step takes it.
+// Hopper's tensor cores add 32 products at once. The products and the sum before them are truncated
+// 13 bits below the leading bit of the largest. Without fast accumulation this holds too, except
+// that the sums of several such steps are added in fp32. A product has 4 + 4 significant bits. If
+// it is 1/32 of the largest or more it loses nothing, otherwise less than a unit and no more than
+// itself. A step's sum loses a unit when it is stored and one when the next step reads it.
 SumOfProducts sum_of_products(const float* a, const float* b, std::int64_t count) {
   constexpr std::int64_t at_once = 32;
   SumOfProducts sum{};
@@ -270,7 +270,7 @@ TEST_CASE("products of 8 bits on a GPU are those of a CPU", "[exec][cuda]") {
     a.weight_in_out = p.in_out;
     a.factors_transposed = p.transposed;
     std::mt19937 generator(5);
-    const auto bits = [&](const Shape& shape) {  // of numbers below the largest quarter
+    const auto bits = [&](const Shape& shape) {  // codes without the largest quarter
       std::vector<std::uint8_t> all(static_cast<std::size_t>(shape.elements()));
       for (std::uint8_t& each : all) each = static_cast<std::uint8_t>(generator() & 0xbfU);
       return all;
@@ -297,8 +297,8 @@ TEST_CASE("products of 8 bits on a GPU are those of a CPU", "[exec][cuda]") {
     const std::vector<float> found = made_by(device), expected = made_by(*cpu);
     if (device_is_emulated()) CHECK(products_in_fp8() == before + 2);  // in both orders of threads
 
-    // Rows of both factors, multiplied; the sums are scaled and get their bias in fp32, and are
-    // rounded. A GPU's library may round before the bias too, as it does before a start.
+    // The rows of both factors are multiplied. The sums are scaled and get their bias in fp32, and
+    // are then rounded. A GPU's library may round before the bias too, as it does before a start.
     const auto widened = [](const std::vector<std::uint8_t>& numbers, Dtype format) {
       std::vector<float> wide(numbers.size());
       widen_8_bits(numbers.data(), format, static_cast<std::int64_t>(wide.size()), 1, wide.data());
@@ -319,7 +319,7 @@ TEST_CASE("products of 8 bits on a GPU are those of a CPU", "[exec][cuda]") {
       const double added =
           p.bias ? static_cast<double>(reference_value(bias[static_cast<std::size_t>(column)])) : 0;
       const double exact = sum.value * scale_of_both + added;
-      // Three operations in fp32 after the sum.
+      // Three operations in fp32 follow the sum.
       const double after = 0x1.8p-23 * (std::fabs(sum.value * scale_of_both) + std::fabs(added));
       const auto error_beyond = [&](float value, double of_sum, bool twice) {
         double margin = of_sum * scale_of_both + after;

@@ -1,4 +1,5 @@
-// CUDA kernels that go row by row: widths around their limits, ranks of every kind of group.
+// Tests CUDA kernels that work row by row: widths around their limits, and ranks of every kind of
+// group.
 #include "exec/backends/cuda/tables.h"
 #include "tests/catch.h"
 #include "tests/exec/beside_double.h"
@@ -124,7 +125,7 @@ TEST_CASE("CUDA embedding gradients of tokens that come often, once and not at a
   std::vector<int> text;
   for (int i = 0; i < tokens; ++i) text.push_back(i % 3 == 0 ? 7 : i % 7 == 0 ? 8 : i % 50);
   text[500] = 59;
-  // Its first token is the same block's as that of word 7.
+  // The first of these tokens is in the same thread block's part as that of word 7.
   for (int i = 1024; i < tokens; i += 4) text[static_cast<std::size_t>(i)] = 55;
   const OpTensor token = integers({tokens}, text), dy = beside.random({{tokens, width}}, 1);
   Attributes a = sequences(1, tokens);

@@ -1,4 +1,4 @@
-// Small models trained on GPUs as they are trained on the CPU: the runtime, the CUDA backend, its
+// Trains small models on GPUs and on the CPU and compares them: the runtime, the CUDA backend, its
 // streams and captured steps, over NCCL and over host memory.
 #include <algorithm>
 
@@ -21,7 +21,7 @@ constexpr int steps = 4;  // the first is issued, the second captured, the other
 enum class Over { host, nccl };
 
 Trained train_on_gpu(const Model& model, const Plan& plan, World& host, Over over) {
-  static const TestFolder folder;  // what one run compiles the next one finds
+  static const TestFolder folder;  // kernels that one run compiles serve the next one
   const std::shared_ptr<CudaBackend> gpu =
       make_cuda_backend({.device = host.rank() % std::max(cuda_devices(), 1),
                          .deterministic = true,
@@ -55,7 +55,7 @@ void train_on_one_gpu(CompilerLevel level) {
   if (world.size() > 1) return;
   const Precision precision = GENERATE(Precision::fp32, Precision::bf16, Precision::fp16);
   for (const char* family : {"gpt", "llama"}) {
-    // In bf16 the one, in fp32 and fp16 the other.
+    // One family runs in bf16, the other in fp32 and fp16, unless all are tried.
     if (!all_are_tried() && (precision == Precision::bf16) != (std::string_view(family) == "gpt"))
       continue;
     const Model model = small_model(family);

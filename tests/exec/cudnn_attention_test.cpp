@@ -1,5 +1,5 @@
-// cuDNN's attention beside the CPU backend in double precision, and its time beside ours. Skipped
-// aloud where its library is not there.
+// Compares cuDNN's attention with the CPU backend in double precision, and its time with that of
+// this program's kernels. The tests are skipped with a message if the library is missing.
 #include "exec/backends/cuda/attention/cudnn_attention.h"
 
 #include <cstdio>
@@ -30,7 +30,7 @@ Attributes cudnns() {
   return a;
 }
 
-// Microseconds of one call of each kernel, on operands that are numbers of ordinary size.
+// Prints the microseconds of one call of each kernel, on operands of ordinary size.
 void print_times(AttentionLibrary& library, const AttentionShapes& shapes, int batch, Op op) {
   Attributes a = attention_case(shapes, cudnns()).attributes;
   a.micro_batch = batch;

@@ -45,7 +45,7 @@ std::string little_endian(std::uint64_t value, int bytes) {
   return text;
 }
 
-// An index of Megatron-LM for documents of so many tokens, one sequence each.
+// Returns an index of Megatron-LM for documents with these numbers of tokens, one sequence each.
 std::string megatron_index(unsigned type, int width, const std::vector<int>& documents) {
   std::string sizes, begins, firsts;
   std::uint64_t begin = 0;
@@ -102,7 +102,7 @@ TEST_CASE("token files are read in all three formats", "[exec][data]") {
   CHECK(all(TokenFile(llmc, TokenFormat::uint16, 65536)) == std::vector{7, 40000});
   const std::string wide = folder.file("wide.bin", std::string("\x01\x02\x03\x00\xff\0\0\0", 8));
   CHECK(all(TokenFile(wide, TokenFormat::uint32, 1 << 18)) == std::vector{0x30201, 255});
-  // More than are read at once, from anywhere.
+  // Reads more tokens than are read at once, and from the middle of the file.
   std::vector<int> many(10000);
   std::iota(many.begin(), many.end(), 0);
   const TokenFile file(folder.file("many", uint16_text(many)), TokenFormat::uint16, 10000);
@@ -178,12 +178,13 @@ TEST_CASE("bad token files are refused with their name and the place", "[exec][d
         "50256");
   CHECK(refusal(folder.file("bytes", "ab\x80"), TokenFormat::bytes, 128) ==
         "token 128 at position 2 is not in the model's vocabulary of 128; tokens are 0 to 127");
-  // Far beyond the first block that is scanned.
+  // The token is far beyond the first block that is scanned.
   std::vector<int> many(200000, 5);
   many[150001] = 9;
   CHECK(refusal(folder.file("far", uint16_text(many)), u16, 9)
             .starts_with("token 9 at position 150001"));
-  // As pyarrow writes it: a mark, the length of the first message, and where its table begins.
+  // A stream as pyarrow writes it has a mark, the length of the first message, and the place of its
+  // table.
   const std::string stream("\xff\xff\xff\xff\x70\0\0\0\x10\0\0\0", 12);
   CHECK(refusal(folder.file("a.arrows", stream), TokenFormat::bytes, 256)
             .starts_with("is an Arrow stream, which is not read"));
@@ -198,8 +199,9 @@ TEST_CASE("bad token files are refused with their name and the place", "[exec][d
 }
 
 TEST_CASE("sequences do not cross files, partial ones are dropped, epochs wrap", "[exec][data]") {
-  // s = 3. "abcdefgh": 8 tokens, windows abc|d, def|g (gh is left). "uvwxyz": uvw|x only (xyz lacks
-  // its last target). An epoch has 3 sequences; position 3 is the first again.
+  // With s = 3, "abcdefgh" has the windows abc|d and def|g, and gh is left. "uvwxyz" has only
+  // uvw|x, because xyz lacks its last target. An epoch has 3 sequences, so position 3 is the first
+  // again.
   const TestFolder folder;
   LoaderOptions options = of_bytes({folder.file("1", "abcdefgh"), folder.file("2", "uvwxyz")}, 3);
   Loader loader(options);
@@ -285,7 +287,8 @@ TEST_CASE("synthetic tokens depend on seed and sequence, and cover the vocabular
 }
 
 TEST_CASE("replicas take contiguous blocks of a step's sequences", "[exec][data]") {
-  // 12 sequences a step, 3 replicas: replica 2 begins with the ninth of them (8 counted from 0).
+  // With 12 sequences a step and 3 replicas, replica 2 begins with number 8 of them, counted from
+  // 0.
   CHECK(first_sequence(24, 12, 3, 0, 0) == 24);
   CHECK(first_sequence(24, 12, 3, 2, 0) == 32);
   CHECK(first_sequence(24, 12, 3, 2, 3) == 35);
@@ -375,7 +378,7 @@ TEST_CASE("images are records of a label and its pixels", "[exec][data]") {
     CHECK(label == labels[position]);
     CHECK(place == 0);
   }
-  // 256 classes: one byte says them all. More: two bytes, the lower one first.
+  // With 256 classes, a label is one byte. With more, it is two bytes, the lower one first.
   options.vocabulary = 256;
   options.files = {folder.file("full", std::string("\xff\x01\x02\x03\x04", 5))};
   Loader full(options);
@@ -400,7 +403,7 @@ TEST_CASE("images are records of a label and its pixels", "[exec][data]") {
             .ends_with("bad: label 1000 of image 0 is not one of the model's 1000 classes; labels "
                        "are 0 to 999"));
   CHECK(refused("").ends_with("bad: is empty; a data file holds at least one image"));
-  // Without files: any pixel, any class.
+  // Without files, pixels and classes have any value.
   options.files.clear();
   options.pixels = 4000;
   options.vocabulary = 2;
@@ -519,7 +522,8 @@ TEST_CASE("files of a mixture have epochs of their own", "[exec][data]") {
     for (int i = 0; i < count; ++i) text += static_cast<char>(tokens_at(loader, from + i, 1)[0]);
     return text;
   };
-  // Two of "ab" (c is but a target) for each digit; the ninth digit is followed by the first.
+  // There are two letters of "ab" for each digit (c is only a target). The ninth digit is followed
+  // by the first one.
   const std::string plain = read(0, 30);
   std::string letters, digits;
   for (const char c : plain) (c < 'a' ? digits : letters) += c;
@@ -529,7 +533,7 @@ TEST_CASE("files of a mixture have epochs of their own", "[exec][data]") {
     const std::string three = plain.substr(static_cast<std::size_t>(i), 3);
     CHECK(std::ranges::count_if(three, [](char c) { return c < 'a'; }) == 1);
   }
-  CHECK(read(17, 8) == plain.substr(17, 8));  // a run that goes on reads the same
+  CHECK(read(17, 8) == plain.substr(17, 8));  // a resumed run reads the same
   options.shuffle = true;
   const std::string shuffled = read(0, 27);
   std::string first;

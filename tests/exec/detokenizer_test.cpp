@@ -17,7 +17,7 @@ using Tokens = std::vector<std::int32_t>;
 
 const std::string golden_folder = MESHWRIGHT_SOURCE_DIR "/tests/golden/";
 
-// Returns what a file with this decoder and post_processor makes of tokens.
+// Returns a detokenizer from a file with this decoder and post_processor.
 Detokenizer with(const TestFolder& folder, const json& changes) {
   json file = {{"model", {{"type", "BPE"}, {"vocab", {{"a", 0}, {"b", 1}, {"<s>", 2}}}}},
                {"added_tokens",

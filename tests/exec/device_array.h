@@ -9,7 +9,8 @@
 
 namespace meshwright::tests {
 
-// `offset`: how many elements past a 256-byte boundary the first one lies.
+// Numbers in device memory. `offset` is the number of elements between a 256-byte boundary and the
+// first one.
 template <typename T>
 class DeviceArray {
  public:

@@ -1,4 +1,4 @@
-// Numbers to and from device memory.
+// Copies numbers to and from device memory.
 #pragma once
 
 #include <cuda_runtime.h>

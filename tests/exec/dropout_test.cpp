@@ -31,7 +31,8 @@ OpTensor dropped(Runner& runner, const Attributes& a, std::int64_t rows = sequen
   return runner.run(Op::dropout, a, {&x}, {{rows, width}})[0];
 }
 
-// Correlation of "kept" between two masks of equal share; about 0 for independent ones.
+// Returns the correlation of "kept" between two masks of equal share, which is about 0 for
+// independent ones.
 double correlation(const OpTensor& a, const OpTensor& b) {
   double both = 0, in_a = 0, in_b = 0;
   const double n = static_cast<double>(a.elements());
@@ -62,7 +63,7 @@ TEST_CASE("dropout drops the share that it is told and keeps the mean", "[exec][
     else
       CHECK(y.get(i) == Approx(1 / (1 - share)));
   }
-  // Binomial: the share of n draws has the standard deviation sqrt(p (1 - p) / n).
+  // The share of n draws, which is binomial, has the standard deviation sqrt(p (1 - p) / n).
   CHECK(std::abs(zeros / n - share) < 4 * std::sqrt(share * (1 - share) / n));
 }
 
@@ -75,7 +76,7 @@ TEST_CASE("masks of other steps, modules, seeds and neighbours are independent",
   runner.first_sequence = sequences;  // the next step's
   CHECK(correlation(first, dropped(runner, dropping(0.4, 5))) == Approx(0).margin(four_deviations));
   runner.first_sequence = 0;
-  OpTensor moved = first;  // by one column
+  OpTensor moved = first;  // moved by one column
   for (std::int64_t i = 1; i < moved.elements(); ++i) moved.set(i, first.get(i - 1));
   CHECK(correlation(first, moved) == Approx(0).margin(four_deviations));
 }

@@ -32,13 +32,13 @@ void add_elementary_cases(std::vector<Case>& cases, const Sizes& z) {
   }
 }
 
-// The steps of attention over heads that lie apart.
+// Adds the steps of attention over heads in separate tensors.
 void add_score_cases(std::vector<Case>& cases, const Sizes& z, int head_dim) {
   const int s = z.length, d = head_dim;
   Attributes a = sequences(z.batch, z.length);
   a.heads = a.alibi_heads = 4;
   a.head_dim = d;
-  a.factor = -100;  // of masked scores, beside scores in (-1, 1)
+  a.factor = -100;  // masked scores; others are in (-1, 1)
   a.dropout = 0.25;
   a.dropout_key = 7;
   const Shape queries{z.batch * 4, s, d}, all{z.batch * 4, s, s};

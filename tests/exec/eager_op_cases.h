@@ -1,4 +1,4 @@
-// The part of op_cases.h that is of an eager framework's operations.
+// The cases of op_cases.h for the operations of an eager framework.
 #pragma once
 
 #include <span>
@@ -9,10 +9,10 @@
 namespace meshwright::tests {
 
 struct Sizes {
-  int batch, length;            // of sequences
-  int width, other;             // of rows; rows of a table
-  int in = width, out = other;  // of weights
-  int of_attention = batch;     // sequences of it
+  int batch, length;            // number and length of sequences
+  int width, other;             // columns; rows of a table
+  int in = width, out = other;  // sizes of weights
+  int of_attention = batch;     // number of sequences
 };
 
 inline Attributes sequences(int batch, int length) {

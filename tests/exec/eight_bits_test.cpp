@@ -1,5 +1,5 @@
-// Numbers of 8 bits: conversion against the definition of the formats, and what the CPU backend
-// makes of them against a calculation in double.
+// Tests numbers of 8 bits: their conversion against the definition of the formats, and the CPU
+// backend's operations on them against a calculation in double.
 #include "exec/core/eight_bits.h"
 
 #include <bit>
@@ -35,7 +35,7 @@ bool same(std::uint8_t bits, std::uint8_t expected, Dtype dtype) {
 std::vector<float> random_numbers(std::size_t count, std::uint64_t seed) {
   std::mt19937_64 generator(seed);
   std::vector<float> numbers(count);
-  for (float& x : numbers) {  // of many sizes, as gradients are
+  for (float& x : numbers) {  // of many magnitudes, like gradients
     const double unit = static_cast<double>(generator() >> 11U) * 0x1p-53;
     x = static_cast<float>(std::ldexp(2 * unit - 1, -static_cast<int>(generator() % 12)));
   }
@@ -58,7 +58,7 @@ struct Quantized {
   TensorType type, scales_type;
   std::vector<std::uint8_t> bits;
   std::vector<float> scales;
-  // By the definition of the formats.
+  // Returns the value of an element by the definition of the formats.
   double at(std::int64_t r, std::int64_t c) const {
     const auto i = static_cast<std::size_t>(r * type.shape[1] + c);
     return static_cast<double>(reference_value(bits[i], type.dtype)) * scale_at(r, c);
@@ -108,7 +108,7 @@ std::vector<Quantized> quantize(Backend& backend, const Matrix& x, const Attribu
   return made;
 }
 
-// The product in f32 of what is there in 8 bits; a gradient of a weight is added to zeros.
+// Returns the product of 8-bit matrices in f32. A gradient of a weight is added to zeros.
 std::vector<float> multiply(Backend& backend, Op op, Attributes a, const Quantized& first,
                             const Quantized& second, const Shape& result,
                             const float* bias = nullptr) {
@@ -324,8 +324,8 @@ TEST_CASE("matrices one below the other are transposed each by itself", "[exec][
       for (std::int64_t r = 0; r < rows; ++r)
         for (std::int64_t c = 0; c < columns; ++c) {
           const double exact = static_cast<double>(all.at(i * rows + r, c));
-          // Half of the distance between two numbers of e4m3: of 3 digits after the first, and
-          // 2^-9 below its normal numbers.
+          // The bound is half of the distance between two numbers of e4m3, which have 3 bits after
+          // the first, and steps of 2^-9 below the normal numbers.
           const double bound =
               std::max(0x1p-4 * std::fabs(exact), 0x1p-10 * made[1].scale_at(i * columns + c, r));
           wrong += std::fabs(made[1].at(i * columns + c, r) - exact) > bound * (1 + 1e-6);
@@ -342,7 +342,7 @@ TEST_CASE("matrices one below the other are transposed each by itself", "[exec][
   }
 }
 
-// Two ranks' groups for each of two experts.
+// There are the groups of two ranks for each of two experts.
 TEST_CASE("experts' products of 8 bits are those of what they stand for", "[exec][kernels]") {
   const auto backend = make_cpu_backend(2);
   const std::int64_t experts = 2, groups = 4, slots = 32, in = 64, out = 96;

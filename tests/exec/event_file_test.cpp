@@ -1,5 +1,5 @@
-// TensorBoard's event files, read back by a slow reader of their own: checksums bit by bit, fields
-// one by one.
+// Reads TensorBoard's event files back with a slow reader of this test: checksums bit by bit,
+// fields one by one.
 #include "exec/log/event_file.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// CRC-32C one bit at a time: the polynomial 0x1EDC6F41, reflected.
+// Computes CRC-32C one bit at a time, with the polynomial 0x1EDC6F41, reflected.
 std::uint32_t slow_crc(const std::string& data) {
   std::uint32_t crc = ~0U;
   for (const char c : data) {

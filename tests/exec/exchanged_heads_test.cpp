@@ -1,5 +1,6 @@
-// Attention whose heads the ranks of a context group share, against the attention of one rank that
-// has all of them: ranks are played one after another, and what they exchange is handed over.
+// Compares attention whose heads the ranks of a context group share with the attention of one rank
+// that has all of them. The ranks run one after another here, and the test hands over what they
+// exchange.
 #include <array>
 
 #include "exec/backends/cpu/cpu_backend.h"
@@ -50,7 +51,7 @@ class ContextGroup {
 
   // Moves data from each rank's tokens of all heads to its heads of all tokens.
   Tensors to_heads(const Tensors& held) { return to_heads(held, moving_); }
-  // Outputs are not packed.
+  // Does the same for outputs, which are not packed.
   Tensors outputs_to_heads(const Tensors& held) { return to_heads(held, plain()); }
   Tensors to_tokens(const Tensors& heads) { return to_tokens(heads, moving_); }
   Tensors outputs_to_tokens(const Tensors& heads) { return to_tokens(heads, plain()); }
@@ -132,7 +133,7 @@ void check_exchanged(const Case& c, int degree, Dtype dtype = Dtype::f64,
   const bool packed = a.packing != Packing::separate;
   const std::size_t sent = packed ? 1 : 3;
   const auto ranks = static_cast<std::size_t>(degree);
-  std::vector<Tensors> operands;  // of q, k, v: what each rank works on
+  std::vector<Tensors> operands;  // q, k and v of each rank's heads
   for (std::size_t i = 0; i < sent; ++i)
     operands.push_back(group.to_heads(group.held(whole.inputs[i])));
   const Tensors dy = group.outputs_to_heads(group.held(whole.dy));
@@ -206,7 +207,7 @@ Case attention_of(const Attributes& a) {
 
 TEST_CASE("attention by exchanged heads is the attention of one rank", "[exec][context]") {
   const int degree = GENERATE(2, 4);
-  const int half = GENERATE(1, 5, 35);  // tokens of a rank's half: below and above a tile in all
+  const int half = GENERATE(1, 5, 35);  // tokens of half a rank's part
   Attributes a = eight_heads(2, 2 * half * degree);
   for (const Packing packing : {Packing::separate, Packing::concatenated, Packing::per_head}) {
     a.packing = packing;

@@ -1,4 +1,5 @@
-// Who takes which token: routes, slots and the way there and back, with their gradients.
+// Tests which expert takes which token: routes, slots and the way there and back, with their
+// gradients.
 #include "models/program/graph/experts.h"
 
 #include <cmath>
@@ -29,7 +30,7 @@ std::int64_t slots_of(const Attributes& a) {
   return std::int64_t{a.experts} * a.micro_batch * a.expert_capacity;
 }
 
-// Weights, slots and the balancing losses.
+// Returns the weights, the slots and the balancing losses.
 std::vector<OpTensor> route(Runner& runner, const Attributes& a, const OpTensor& logits) {
   const Shape chosen{rows_of(a), a.experts_per_token};
   return runner.run(Op::route, a, {&logits}, {chosen, chosen, {a.micro_batch}});
@@ -70,10 +71,10 @@ double worst_difference(OpTensor& input, const OpTensor& gradient,
   return worst;
 }
 
-// x -> slots -> back, weighted; with what lies in the slots doubled on the way.
+// Sends x to the slots and back with weights. On the way, the values in the slots are doubled.
 struct Journey {
   Runner& runner;
-  Attributes a = attributes(2, 7, 4, 2, 3);  // 28 choices for 24 places: some are dropped
+  Attributes a = attributes(2, 7, 4, 2, 3);  // 28 choices for 24 slots: some are dropped
   std::int64_t h = 5;
   OpTensor x = runner.random({{14, 5}}, 1), logits = runner.random({{14, 4}}, 2),
            dy = runner.random({{14, 5}}, 3);
@@ -104,7 +105,8 @@ TEST_CASE("an expert's places of a sequence: as many as the factor says, at most
 TEST_CASE("tokens take the places of their experts in order of position", "[exec][experts]") {
   const auto backend = make_cpu_backend(2);
   Runner runner(*backend, Dtype::f64);
-  // Two sequences of three tokens; two experts of three; two places of each for a sequence.
+  // There are two sequences of three tokens, which choose two of three experts, and each expert has
+  // two slots for a sequence.
   Attributes a = attributes(2, 3, 3, 2, 2);
   a.balance = 10;
   const OpTensor logits = tensor_of({6, 3}, {2, 1, 0,  // experts 0 and 1
@@ -114,7 +116,8 @@ TEST_CASE("tokens take the places of their experts in order of position", "[exec
                                              0, 1, 2,  //
                                              0, 1, 2});
   const std::vector<OpTensor> out = route(runner, a, logits);
-  // The rows of expert e begin at 4 e, those of the second sequence 2 later. 0 was full: -1.
+  // The slots of expert e begin at 4 e, those of the second sequence 2 later. Expert 0 was full for
+  // one choice, which gets -1.
   CHECK(values(out[1]) == std::vector<double>{0, 4, 5, 1, -1, 8, 2, 6, 10, 7, 11, -2});
   const double w = std::exp(1.0) / (1 + std::exp(1.0));
   CHECK(out[0].get(0) == Approx(w));
@@ -146,7 +149,8 @@ TEST_CASE("equal use of all experts has the least balancing loss", "[exec][exper
   const auto loss = [&](const std::vector<double>& logits) {
     return route(runner, a, tensor_of({4, 4}, logits))[2].get(0);
   };
-  // 1 when balanced (4 experts x 4 x 1/4 x 1/4), 4 when one expert has all with certainty.
+  // The loss is 1 when balanced (4 experts x 4 x 1/4 x 1/4), and 4 if one expert has all tokens
+  // with certainty.
   CHECK(loss({9, 0, 0, 0, 0, 9, 0, 0, 0, 0, 9, 0, 0, 0, 0, 9}) == Approx(1));
   CHECK(loss({99, 0, 0, 0, 99, 0, 0, 0, 99, 0, 0, 0, 99, 0, 0, 0}) == Approx(4));
 }
@@ -167,7 +171,7 @@ TEST_CASE("a route's gradient agrees with central differences", "[exec][experts]
           const std::vector<OpTensor> again = route(runner, a, logits);
           return dot(again[0], dweights) + a.scale * (again[2].get(0) + again[2].get(1));
         }) < 1e-8);
-  // fp16: what comes from above is scaled already, the balancing loss is not.
+  // In fp16, gradients from above are scaled already, but the balancing loss is not.
   OpTensor scale({{1}, Dtype::f32});
   scale.set(0, 8);
   const OpTensor scaled =
@@ -247,7 +251,7 @@ TEST_CASE("rows beyond the bound of a part are dropped or an error", "[exec][exp
   Attributes a = attributes(2, 2, 4, 1, 1);
   a.expert_parts = 2;
   a.expert_rows = 2;
-  // Three choose expert 1, which is in part 0 with expert 0; one chooses expert 2.
+  // Three tokens choose expert 1, which is in part 0 with expert 0, and one chooses expert 2.
   const OpTensor logits = tensor_of({4, 4}, {0, 9, 0, 0, 0, 9, 0, 0, 0, 0, 9, 0, 0, 9, 0, 0});
   const auto routed = [&] {
     return runner.run(Op::route, a, {&logits}, {{4, 1}, {4, 1}, {2}, {4, 1}});
@@ -257,7 +261,7 @@ TEST_CASE("rows beyond the bound of a part are dropped or an error", "[exec][exp
   CHECK(values(routed()[2]) == std::vector<double>{0, 0});
   a.overflow_is_error = true;
   CHECK(routed()[2].get(0) == 0);
-  CHECK(std::isnan(routed()[2].get(1)));  // of the sequence whose token found no row
+  CHECK(std::isnan(routed()[2].get(1)));  // the sequence whose token found no row
   a.expert_rows = 3;
   CHECK(values(routed()[2]) == std::vector<double>{0, 0});
 }
@@ -281,12 +285,12 @@ std::vector<double> counted(Backend& backend, const Attributes& a, const std::ve
 
 TEST_CASE("choices are counted whether they found room or not", "[exec][experts]") {
   const auto backend = make_cpu_backend(1);
-  // Two sequences of three tokens, which chose the experts 0 1, 1 0, 0 2, 0 1, 2 1, 2 1; two places
-  // of each for a sequence.
+  // Two sequences of three tokens chose the experts 0 1, 1 0, 0 2, 0 1, 2 1, 2 1. Each expert has
+  // two slots for a sequence.
   const Attributes a = attributes(2, 3, 3, 2, 2);
   CHECK(counted(*backend, a, {0, 4, 5, 1, -1, 8, 2, 6, 10, 7, 11, -2}, {}, {10, 0, 0.0}) ==
         std::vector<double>{14, 5, 3});
-  // Parts of experts 0 and 1, 2 and 3, of two rows each; the last token found none.
+  // The parts have experts 0 and 1, and 2 and 3, with two rows each. The last token found none.
   Attributes counts = attributes(2, 2, 4, 1, 1);
   counts.expert_parts = 2;
   counts.expert_rows = 2;
@@ -353,7 +357,7 @@ TEST_CASE("the gradients of the way to the experts and back agree with central d
   Runner runner(*backend, Dtype::f64);
   Journey journey{runner};
   const OpTensor rows = journey.dispatched();
-  OpTensor moved = rows;  // what the experts make of them
+  OpTensor moved = rows;  // the experts' results
   for (std::int64_t i = 0; i < moved.elements(); ++i) moved.set(i, 2 * rows.get(i) + 1);
   const std::vector<OpTensor> back = runner.run(
       Op::combine_grad, journey.a, {&moved, &journey.routed[0], &journey.routed[1], &journey.dy},
@@ -409,7 +413,7 @@ TEST_CASE("experts do not depend on the number of threads or on the type", "[exe
     CHECK(values(single[i]) == values(threads[i]));
     CHECK(distance(single[i], exact[i]) < 5e-6);
   }
-  // In 16 bits: each operation rounds its result once, and others follow.
+  // In 16 bits each operation rounds its result once, and the next ones use the rounded values.
   const std::vector<OpTensor> narrow = play(*three, Dtype::bf16);
   CHECK(narrow[0].type.dtype == Dtype::f32);
   CHECK(narrow[3].type.dtype == Dtype::bf16);

@@ -1,4 +1,5 @@
-// Two ranks on device memory, where rank 1 fails rank 0 as the argument says. The deadline is 1 s.
+// Runs two ranks on device memory, where rank 1 fails rank 0 as the argument says. The deadline is
+// 1 s.
 #include <cuda_runtime.h>
 #include <nccl.h>
 #include <unistd.h>
@@ -29,7 +30,7 @@ void wait_for(cudaStream_t stream) {
   cuda::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
 }
 
-// Replays a captured all-reduce, rank 0 once more than rank 1.
+// Replays captured all-reduces, on rank 0 once more than on rank 1.
 void replay(Communicator& group, void* data, cudaStream_t stream) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t ready = nullptr;

@@ -1,6 +1,6 @@
-// A run whose rank 1 ends as its argument says: `signal N`, `code N`, `late N`: it stands still,
-// and rank 0 ends with N after the deadline that it sets, or `stop N FILE`: all ranks work until
-// they are asked to stop. FILE is where process N, the launcher, shows what the ranks write.
+// A run whose rank 1 ends as its argument says: `signal N` or `code N`. With `late N` it hangs, and
+// rank 0 ends with N after the deadline that it sets. With `stop N FILE` all ranks work until they
+// are asked to stop. FILE is where process N, the launcher, shows what the ranks write.
 #include <unistd.h>
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 using namespace meshwright::tests;
 
-// Whether it gives up.
+// Returns whether wait() gives up.
 template <typename Wait>
 static bool waits_in_vain(const Wait& wait) {
   try {
@@ -29,8 +29,8 @@ static bool waits_in_vain(const Wait& wait) {
   }
 }
 
-// Rank 0 asks the launcher, as a user would who sees that the run is under way: mpirun passes on
-// the mark of having met before this line, and both later than a signal would arrive.
+// Rank 0 asks the launcher to stop, like a user who sees that the run has begun. mpirun passes on
+// the mark of having met before this line, and both arrive later than a signal would.
 static void ask_to_stop(pid_t launcher, const std::string& shown) {
   std::fputs("ready\n", stderr);
   while (std::filesystem::file_size(shown) == 0)
@@ -53,7 +53,7 @@ int main(int argc, char* argv[]) {
   if (world->rank() == 1 && how == "code") world->abandon(number);
   if (world->rank() != 0 && how == "late") pause();
   if (how == "late") {
-    world->set_deadline(0.1);  // of a group that was made before
+    world->set_deadline(0.1);  // also for a group that was made before
     int word = 0;
     const bool in_memory = waits_in_vain([&] { everybody->barrier(); });
     const bool by_message =
@@ -63,7 +63,7 @@ int main(int argc, char* argv[]) {
   if (world->rank() == 0 && how == "stop") ask_to_stop(static_cast<pid_t>(number), argv[3]);
   for (;;) {
     double flag = stop_requested() ? 1 : 0;
-    everybody->all_reduce(&flag, 1, Dtype::f64, true);  // the others wait here for a dead rank
+    everybody->all_reduce(&flag, 1, Dtype::f64, true);  // the other ranks wait here for a dead one
     if (flag > 0) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

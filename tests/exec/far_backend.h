@@ -1,6 +1,6 @@
-// A device as strict as a GPU, for tests: its memory is not the host's (whoever reads it there
-// crashes), and its streams do what they were given late and in an order drawn at random, as far as
-// order in a stream and events leave it open. The kernels are the CPU backend's, to the bit.
+// A device for tests that is as strict as a GPU. Its memory is not the host's: reading it on the
+// host crashes. Its streams work late, in an order drawn at random among those that stream order
+// and events allow. The kernels are the CPU backend's, with the same bits.
 #pragma once
 
 #include <cstdint>
@@ -69,8 +69,8 @@ class FarBackend : public Backend, private Streams {
   struct Item {
     std::function<void()> work;
     std::function<bool()> ready;
-    std::int64_t talk = -1;  // its turn among those that talk
-    int event = -1;          // record, or await where there is no work
+    std::int64_t talk = -1;  // its number among work that talks
+    int event = -1;          // event to record, or to await if there is no work
     std::int64_t serial = 0;
   };
   struct Event {
@@ -87,7 +87,8 @@ class FarBackend : public Backend, private Streams {
   std::int64_t talks_issued_ = 0, talks_begun_ = 0;
 };
 
-// Communicators on its memory, in the order of its streams, as NCCL's are.
+// Returns a world with communicators on the device's memory, in the order of its streams, as NCCL's
+// are.
 std::unique_ptr<World> make_far_world(World& host, FarBackend& backend);
 
 }  // namespace meshwright::tests

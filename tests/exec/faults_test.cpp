@@ -48,7 +48,7 @@ TEST_CASE("an infinite parameter is found, and nothing is lost", "[exec][faults]
   SmallRun run(model, plan, world);
   const std::string before = run.hash();
 
-  // The last block's MLP: on the second stage where there are two.
+  // This is a weight of the last block's MLP. If there are two stages, it is on the second one.
   const std::string name = "h.3.mlp.c_fc.weight";
   std::map<std::string, std::vector<float>> values = parameters_of(model, plan);
   std::string full;
@@ -80,7 +80,7 @@ TEST_CASE("the first micro-batch that meets an infinite row of the embedding is 
   model.tied_embeddings = false;
   const Plan plan = small_plan(model, {});
   SmallRun run(model, plan);
-  // A token of the last micro-batch that no earlier one has.
+  // Finds a token of the last micro-batch that no earlier one has.
   const std::int64_t length = plan.training.sequence_length, per = plan.training.micro_batch;
   const auto batches = static_cast<std::int64_t>(plan.micro_batches());
   std::set<std::int32_t> earlier;
@@ -141,7 +141,7 @@ TEST_CASE("checked collectives change nothing where the ranks agree", "[exec][fa
 
 namespace {
 
-// A world of one process that notes the deadline that it is given.
+// A world of one process that records the deadline that it is given.
 class NotingWorld : public World {
  public:
   int rank() const override { return 0; }

@@ -1,5 +1,5 @@
-// Numbers of 4 bits and NVFP4's scales: conversion against the definition of the format, and what
-// the CPU backend makes of them against one element at a time.
+// Tests numbers of 4 bits and NVFP4's scales: conversion against the definition of the format, and
+// the CPU backend's results against a calculation of one element at a time.
 #include "exec/core/four_bits.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ std::vector<float> numbers_of_many_sizes(std::size_t count, std::uint64_t seed) 
   return numbers;
 }
 
-// Both neighbours of every number and of every middle between two, of either sign.
+// Returns every number and points between two, with their fp32 neighbours, of either sign.
 std::vector<float> edges() {
   std::vector<float> values = {0, 1e-45F, 1e-38F, 5.9999F, 6.5F, 100, 1e38F, INFINITY};
   for (std::uint8_t bits = 0; bits < 7; ++bits) {
@@ -65,7 +65,7 @@ std::uint8_t fast(float x, std::uint32_t random) {
   return bits >> 4U;
 }
 
-// A rounded matrix as its bytes, one element at a time.
+// The bytes of a rounded matrix, which are read one element at a time.
 struct InFourBits {
   Shape shape, of_scales;
   std::vector<std::uint8_t> bits, scales;
@@ -166,7 +166,8 @@ std::vector<InFourBits> quantize(Backend& backend, const Matrix& x, const Attrib
   return made;
 }
 
-// Elements that differ from one rounded at a time, to nearest or (at random) to a neighbour.
+// Counts the elements that differ from a rounding of one element at a time, to nearest or (at
+// random) to a neighbour.
 int wrong_elements(const InFourBits& made, const Matrix& exact, std::int64_t rows_of_block,
                    bool at_random) {
   int wrong = 0;
@@ -236,7 +237,7 @@ TEST_CASE("all 256 pairs of numbers of 4 bits convert exactly, there and back", 
     std::uint8_t back = 0;
     round_to_4_bits(wide, 2, 1, &back);
     CHECK(back == bits);
-    for (const std::uint32_t random : {0U, 0xFFFFFFFFU}) {  // what is a number stays it
+    for (const std::uint32_t random : {0U, 0xFFFFFFFFU}) {  // exact numbers stay as they are
       const std::uint32_t of_pair[] = {random, random};
       round_to_4_bits(wide, 2, 1, of_pair, &back);
       CHECK(back == bits);
@@ -285,7 +286,7 @@ TEST_CASE("at random fp32 rounds to its neighbours, and in the mean to itself", 
   for (const float x : {0.1F, 0.3F, 1.2F, 2.9F, 4.5F, -5.7F}) {
     double sum = 0;
     const int draws = 1 << 16;
-    for (int i = 0; i < draws; ++i)  // all shares of 1, evenly
+    for (int i = 0; i < draws; ++i)  // random numbers, evenly spaced
       sum +=
           static_cast<double>(reference_value_of_4(fast(x, static_cast<std::uint32_t>(i) << 16U)));
     CHECK(sum / draws == Approx(static_cast<double>(x)).margin(2.0 / draws));
@@ -298,7 +299,8 @@ TEST_CASE("scales of NVFP4 are as its definition says", "[exec][half]") {
   CHECK(tensor_factor(21) == 128);
   CHECK(std::isfinite(tensor_factor(1e-45F)));
   CHECK(std::isnan(tensor_factor(NAN)));
-  // The block with the tensor's largest element has the largest scale; its 6 is that element.
+  // The block with the tensor's largest element has the largest scale, and its 6 stands for that
+  // element.
   const float factor = tensor_factor(21);
   CHECK(block_scale(21, factor) == 0x7e);
   CHECK(21 * block_factor(0x7e, factor) == Approx(6));
@@ -323,7 +325,7 @@ TEST_CASE("the transform of 16 is orthogonal, and what its matrix makes", "[exec
   for (std::size_t i = 0; i < 16; ++i) {
     before += static_cast<double>(x[i]) * static_cast<double>(y[i]);
     after += static_cast<double>(hx[i]) * static_cast<double>(hy[i]);
-    double sum = 0;  // row i: 1/4 times the parity of what i and j have in common
+    double sum = 0;  // row i: sign by the parity of i & j
     for (std::size_t j = 0; j < 16; ++j) {
       const bool odd = std::popcount(i & j) % 2 != 0;
       const bool turned = (signs >> j & 1U) != 0;
@@ -349,7 +351,7 @@ TEST_CASE("tensors in 4 bits are those that one element at a time makes", "[exec
     CHECK(wrong_elements(made[0], x, a.scale_rows, at_random) == 0);
     CHECK(wrong_elements(made[1], turned, a.scale_rows, at_random) == 0);
     if (what != What::weight) continue;
-    int differing = 0;  // of squares, the transposed numbers are the numbers transposed
+    int differing = 0;  // blocks are square: both copies agree
     for (std::int64_t r = 0; r < 48; ++r)
       for (std::int64_t c = 0; c < 80; ++c) differing += made[0].at(r, c) != made[1].at(c, r);
     CHECK(differing == 0);
@@ -366,7 +368,8 @@ TEST_CASE("random rounding is of the element's place alone, and right in the mea
     CHECK(all[i].bits == again[i].bits);
     CHECK(all[i].scales == again[i].scales);
   }
-  // Sequences of 8 rows: the last four as a micro-batch of their own, whose tensor is as large.
+  // Sequences have 8 rows. The last four sequences are also quantized as a micro-batch of their
+  // own, with the same largest element.
   Matrix last{{32, 64}, {x.values.begin() + 32 * 64, x.values.end()}};
   const float largest = all[0].largest;
   const auto whole = quantize(*one, x, a, 0, &largest), half = quantize(*one, last, a, 4, &largest);
@@ -380,7 +383,7 @@ TEST_CASE("random rounding is of the element's place alone, and right in the mea
   Attributes other = a;
   other.rounding_key = 98;
   CHECK(quantize(*one, x, other)[0].bits != all[0].bits);
-  // Constant but for what keeps the scale: 0.3 of a step above 1.
+  // All elements are constant except those that keep the scale: 0.3 of a step above 1.
   Matrix same{{256, 64}, std::vector<float>(256 * 64, 1.15F)};
   for (std::size_t i = 0; i < same.values.size(); i += 16) same.values[i] = 6;
   Attributes plain = a;
@@ -395,8 +398,8 @@ TEST_CASE("random rounding is of the element's place alone, and right in the mea
       sum_turned += made[1].at(c, r);
       ++counted;
     }
-  // A standard deviation of sqrt(0.3 0.7) 0.5 / sqrt(15360) = 0.0018; turned, most blocks have
-  // no 6.
+  // The standard deviation is sqrt(0.3 0.7) 0.5 / sqrt(15360) = 0.0018. Most blocks of the
+  // transposed copy have no 6.
   CHECK(sum / counted == Approx(1.15).margin(0.008));
   CHECK(sum_turned / counted == Approx(1.15).margin(0.02));
 }
@@ -468,7 +471,8 @@ TEST_CASE("gradients of weights in 4 bits are near those of what was rounded", "
       size += exact * exact;
     }
   // A rounding at random is off by up to a step, 0.4 2 u = 0.2 as a root mean square with e2m1's
-  // unit roundoff 2^-2, one to nearest by half of that: together 0.23 of each term.
+  // unit roundoff u = 2^-2. A rounding to nearest is off by half of that. Together this is 0.23 of
+  // each term.
   CHECK(std::sqrt(apart / size) < 0.23);
 }
 

@@ -1,4 +1,4 @@
-// The CUDA text of fused operations.
+// Tests the CUDA text of fused operations.
 #include "exec/backends/cuda/fused/fused_source.h"
 
 #include <set>
@@ -54,7 +54,8 @@ TEST_CASE("values are in registers, and in shared memory where they are too many
         .shared_bytes;
   };
   CHECK(shared_bytes(96, 23) == 0);
-  // Four warps have a row each; or a block has one, and where it adds up columns a shorter one too.
+  // Four warps have a row each, or a block has one. A block that sums columns has a shorter row
+  // too.
   CHECK(shared_bytes(1000, 23) == 0);
   CHECK(shared_bytes(1000, 1437) > 0);
   CHECK(shared_bytes(1000, 1437) % (4 * 1000 * 4) == 0);

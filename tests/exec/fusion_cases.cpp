@@ -25,9 +25,9 @@ class Body {
 
   std::int64_t rows() const { return std::int64_t{sizes_.batch} * sizes_.length; }
   std::int64_t width() const { return sizes_.width; }
-  Attributes& attributes() { return attributes_; }  // of what is added next
+  Attributes& attributes() { return attributes_; }  // attributes of what is added next
 
-  // These rows are a rank's share of longer sequences, that do not end where the share does.
+  // Makes the rows a rank's share of longer sequences, which do not end where the share does.
   void share_rows() {
     attributes_.sequence_parallel = true;
     attributes_.sequence_length = 2 * sizes_.length + 1;
@@ -216,7 +216,7 @@ const Single products[] = {
      }},
 };
 
-// All its inputs are activations, element by element.
+// Returns whether all inputs are activations, which are combined element by element.
 bool works_on_elements(const OpInfo& row) {
   const int arity = std::countr_one(row.rows.inputs);
   return !row.elements[0].empty() && row.rows.inputs >> arity == 0 &&
@@ -233,7 +233,7 @@ std::vector<FusionCase> built(std::span<const Single> list, const RowSizes& size
   return cases;
 }
 
-// One of the operations, on rows made before or new ones.
+// Makes a fusion of random operations, on rows made before or on new ones.
 class RandomBody {
  public:
   RandomBody(const RowSizes& sizes, std::uint64_t seed) : body_(sizes), random_(seed) {
@@ -251,7 +251,7 @@ class RandomBody {
  private:
   int below(int count) { return static_cast<int>(random_() % static_cast<std::uint64_t>(count)); }
   int any() { return made_[static_cast<std::size_t>(below(static_cast<int>(made_.size())))]; }
-  // Chains are longer when the last one is preferred.
+  // Returns some rows made before. Chains are longer if the last rows are preferred.
   int some() { return below(2) == 0 ? made_.back() : any(); }
   int gradient() { return body_.gradient({body_.width()}); }
 
@@ -341,7 +341,7 @@ FusionCase residual_and_norm(const RowSizes& sizes) {
 }
 
 FusionCase random_body(const RowSizes& sizes, std::uint64_t seed) {
-  // Another draw where there are too many operands.
+  // Draws again if there are too many operands.
   for (;; seed += 1000)
     if (std::optional<Fusion> fusion = RandomBody(sizes, seed).fusion())
       return {"body " + std::to_string(seed) + ": " + name_of(*fusion), *std::move(fusion)};

@@ -1,5 +1,5 @@
-// Bodies of fused operations: each operation that works by rows alone, epilogues of products, and
-// random ones.
+// Bodies of fused operations: each operation that works by rows, epilogues of matmuls, and random
+// ones.
 #pragma once
 
 #include <random>
@@ -18,12 +18,12 @@ struct FusionCase {
 };
 
 struct RowSizes {
-  int batch = 3, length = 7;  // of sequences: 21 rows
+  int batch = 3, length = 7;  // 3 sequences of 7 tokens: 21 rows
   int width = 96;
   Dtype stored = Dtype::f32;
 };
 
-// Some operations in several forms. Every operation with a row rule that is no product is there.
+// Returns every operation with a row rule except matmuls, some of them in several forms.
 std::vector<FusionCase> single_operations(const RowSizes& sizes);
 std::vector<FusionCase> epilogues(const RowSizes& sizes);
 FusionCase residual_and_norm(const RowSizes& sizes);  // add + layer_norm, the sum is an output too
@@ -31,11 +31,11 @@ FusionCase random_body(const RowSizes& sizes, std::uint64_t seed);  // 2 to 6 st
 
 // Returns random inputs and sums of a fusion, and NaN in the outputs that it writes.
 std::vector<OpTensor> random_operands(const Fusion& fusion, std::uint64_t seed);
-OpContext some_place();  // of a rank somewhere in the middle
-// `overwrites`: the sums that can be overwritten hold NaN before.
+OpContext some_place();  // the context of a rank in the middle
+// If `overwrites` is set, the sums that can be overwritten hold NaN before.
 void run_fusion(Backend& backend, const Fusion& fusion, std::vector<OpTensor>& operands,
                 bool overwrites = false);
-double tolerance_of(const Fusion& fusion);  // of results beside the CPU's
+double tolerance_of(const Fusion& fusion);  // allowed difference from the CPU's results
 
 // Returns what CUDA kernels are generated for in the model's graph at compiler level full: every
 // fused operation that works by rows, and the epilogues of the others.

@@ -1,4 +1,4 @@
-// Every gradient operation against central differences in double precision.
+// Compares every gradient operation with central differences in double precision.
 #include <cmath>
 #include <functional>
 
@@ -66,7 +66,7 @@ OpTensor columns_of(const OpTensor& all, std::int64_t first, std::int64_t column
   return part;
 }
 
-// The parts one below the other, or side by side.
+// Returns one matrix with both parts, one below the other or side by side.
 OpTensor joined(const OpTensor& a, const OpTensor& b, bool side_by_side) {
   Shape shape = a.type.shape;
   const std::int64_t columns = shape[1];
@@ -129,7 +129,7 @@ TEST_CASE("cross-entropy cut by the vocabulary has the gradient of the whole", "
   const auto backend = make_cpu_backend(1);
   Runner runner(*backend, Dtype::f64);
   const int n = 5, own_columns = 6;
-  // 12 columns of which 12, 9 or 4 are words: all, some or none of rank 1's.
+  // 12, 9 or 4 of 12 columns are words, so all, some or none of rank 1's columns are words.
   const int vocabulary = GENERATE(12, 9, 4);
   Attributes a;
   a.vocabulary_parallel = true;
@@ -169,8 +169,7 @@ TEST_CASE("cross-entropy cut by the vocabulary has the gradient of the whole", "
 
 namespace {
 
-// A norm over rows of which two ranks have three columns each, played on one of them after the
-// other.
+// A norm over rows of which two ranks have three columns each. One runner plays the ranks in turn.
 struct NormInParts {
   Runner& runner;
   Attributes a;
@@ -286,7 +285,7 @@ TEST_CASE("parts of the columns are each rank's queries, keys and values", "[exe
 TEST_CASE("ranks that share the rows add the positions of their rows", "[exec][backends]") {
   const auto backend = make_cpu_backend(1);
   Runner runner(*backend, Dtype::f64);
-  const int h = 3, rows = 6;  // 2 ranks with 6 rows each of 3 sequences of 4 tokens
+  const int h = 3, rows = 6;  // 2 ranks with 6 rows each: 3 sequences of 4
   Attributes a;
   a.micro_batch = 3;
   a.sequence_length = 4;
@@ -338,12 +337,12 @@ TEST_CASE("no operation lacks a test of its gradient", "[exec][backends]") {
       Op::route_grad,
       Op::dispatch_grad,
       Op::combine_grad,
-      Op::fused};  // of what it is made of: random_graph_test.cpp
+      Op::fused};  // gradients of its steps: random_graph_test.cpp
   const std::set<Op> moves_data = {Op::tensor_copy,      Op::tensor_reduce,    Op::sequence_gather,
                                    Op::sequence_scatter, Op::sequence_slice,   Op::stats_gather,
                                    Op::context_shift,    Op::context_gather,   Op::context_scatter,
                                    Op::expert_exchange,  Op::context_exchange, Op::tensor_maximum};
-  // A pass puts them into graphs that are differentiated already: eight_bits_test.cpp.
+  // A pass adds these to graphs that already have gradients (eight_bits_test.cpp).
   const std::set<Op> rounds_to_8_bits = {Op::amax, Op::quantize, Op::transpose};
   const std::set<Op> counts = {Op::count_choices};     // experts_test.cpp
   const std::set<Op> of_frozen = {Op::widen_weights};  // weight_blocks_test.cpp

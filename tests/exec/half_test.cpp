@@ -1,5 +1,5 @@
-// 16-bit numbers: conversion against the definition of the formats, and kernels on 16-bit operands
-// against the fp32 kernels.
+// Tests 16-bit numbers: conversion against the definition of the formats, and kernels on 16-bit
+// operands against the fp32 kernels.
 #include "exec/core/half.h"
 
 #include <bit>
@@ -30,7 +30,7 @@ bool is_nan(T x) {
 Half reference_of(float x, Half) { return reference_half(x); }
 BFloat16 reference_of(float x, BFloat16) { return reference_bfloat16(x); }
 
-// Every 16-bit number, in rows whose length is no multiple of a vector.
+// Converts every 16-bit number, in rows whose length is no multiple of a vector.
 template <typename T>
 void check_all_values() {
   std::vector<T> all;
@@ -51,7 +51,8 @@ void check_all_values() {
   CHECK(wrong == 0);
 }
 
-// Between all neighbours: a quarter, half and three quarters of the way, and one fp32 step beside.
+// Rounds numbers between all neighbours: a quarter, half and three quarters of the way, and the
+// next fp32 numbers on both sides.
 template <typename T>
 void check_rounding() {
   std::vector<float> values;
@@ -79,7 +80,7 @@ void check_rounding() {
 
 double unit_of(Dtype dtype) { return dtype == Dtype::f16 ? 0x1p-11 : 0x1p-8; }
 
-// The same numbers in 16 bits (they are rounded) or as they are in fp32 of that tensor.
+// Returns the tensor's numbers in the type `dtype`, which may round them. Integers stay i32.
 OpTensor in_type(const OpTensor& from, Dtype dtype) {
   if (from.type.dtype == Dtype::i32) return from;
   OpTensor to({from.type.shape, dtype});
@@ -97,11 +98,12 @@ TEST_CASE("all 65536 numbers of both formats convert exactly, there and back", "
 TEST_CASE("fp32 rounds to the nearest 16-bit number, ties to even", "[exec][half]") {
   check_rounding<Half>();
   check_rounding<BFloat16>();
-  // Half of the way from 1 to its neighbour goes to 1, whose last bit is even; from there on, up.
+  // Half of the way from 1 to its neighbour is rounded to 1, whose last bit is even. The next tie
+  // is rounded up.
   CHECK(reference_half(1 + 0x1p-11F).bits == 0x3C00);
   CHECK(reference_half(1 + 0x1.8p-10F).bits == 0x3C02);
   CHECK(reference_bfloat16(1 + 0x1p-8F).bits == 0x3F80);
-  // The largest half is 65504; half a step above is infinite. The least is 2^-24.
+  // The largest half is 65504. Half a step above becomes infinite. The least is 2^-24.
   CHECK(reference_half(65519.99F).bits == 0x7BFF);
   CHECK(reference_half(65520.0F).bits == 0x7C00);
   CHECK(reference_value(Half{1}) == 0x1p-24F);
@@ -162,7 +164,7 @@ TEST_CASE("kernels on 16-bit operands do not depend on the number of threads", "
   }
 }
 
-// More than one block in every direction: 1024, 512 and 2048 are the longest.
+// There is more than one block in every direction: 1024, 512 and 2048 are the longest.
 TEST_CASE("large products of 16-bit matrices are summed in fp32 over all blocks", "[exec][half]") {
   const auto backend = make_cpu_backend(2);
   Runner wide(*backend, Dtype::f32), narrow_runner(*backend, Dtype::bf16);

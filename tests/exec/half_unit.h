@@ -1,4 +1,4 @@
-// How far rounding moves a number.
+// Tells how far rounding moves a number.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace meshwright::tests {
 
-// Half a unit of x's last place in f32, f16 or bf16.
+// Returns half a unit of x's last place in f32, f16 or bf16.
 inline double half_unit(Dtype dtype, double x) {
   const int digits = dtype == Dtype::f32 ? 24 : dtype == Dtype::f16 ? 11 : 8;
   const int least = dtype == Dtype::f16 ? -14 : -126;

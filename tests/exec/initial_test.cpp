@@ -13,7 +13,8 @@ using namespace meshwright::tests;
 
 namespace {
 
-// A fused q|k|v weight [8, 3*h] cut into columns, or a vocabulary of 5 padded to 8 and cut by rows.
+// Returns a parameter that is split over `degree` ranks, such as a fused q|k|v weight [8, 3*h]
+// split by columns, or a vocabulary of 5 padded to 8 and split by rows.
 Parameter cut_parameter(Shape global, Shape padded, Cut cut, int degree) {
   Parameter parameter;
   parameter.name = "transformer.h.0.attn.c_attn.weight";
@@ -57,7 +58,8 @@ TEST_CASE("initial values have the mean and deviation that they should", "[exec]
     parameter.initial = kind;
     double sum = 0, squares = 0;
     for (float x : initial(parameter, 0, 1)) sum += x, squares += double(x) * x;
-    // Five standard errors: of the mean deviation/sqrt(n), of the variance sqrt(2/n) relative.
+    // The bounds are five standard errors: deviation / sqrt(n) for the mean, and sqrt(2 / n),
+    // relative, for the variance.
     CHECK(std::abs(sum / n) < 5 * deviation / std::sqrt(n));
     CHECK(squares / n == Approx(deviation * deviation).epsilon(5 * std::sqrt(2 / n)));
   }
@@ -79,7 +81,7 @@ TEST_CASE("a different name, seed or element gives another value", "[exec][runti
   parameter.name = "a";
   fill_initial(parameter, {8, 4, {}}, 0, 8, other.data());
   CHECK(other != first);
-  // Any part can be made alone.
+  // Any part can be computed alone.
   fill_initial(parameter, {7, 4, {}}, 3, 4, other.data());
   CHECK(std::vector<float>(other.begin(), other.begin() + 4) ==
         std::vector<float>(first.begin() + 3, first.begin() + 7));
@@ -99,11 +101,11 @@ TEST_CASE("an expert's initial values are those of its published tensor", "[exec
     CHECK(initial(one, 0, 1) ==
           std::vector<float>(whole.begin() + 15 * e, whole.begin() + 15 * (e + 1)));
   }
-  Parameter share = experts;  // the last two of them on the second of two expert ranks
+  Parameter share = experts;  // the last two experts, on the second of two ranks
   share.is_cut_by_experts = true;
   share.shape = {2, 3, 5};
   CHECK(whole_place(places_of(share, {0, 1, 1, 2}), 4).place == 34);
-  share.is_cut = true;  // of which the second of five tensor ranks has a column
+  share.is_cut = true;  // one column, on the second of five tensor ranks
   share.shape = {2, 3, 1};
   share.cut = {2, {5}};
   for (std::int64_t i = 0; i < 6; ++i)
@@ -161,7 +163,8 @@ TEST_CASE("the ranks of a tensor group hold slices of the whole", "[exec][runtim
       CHECK(seen == std::vector<int>(whole.size(), 1));
       CHECK(padding == c.padded.elements() - c.global.elements());
     }
-  // q|k|v of 2 ranks, written out: rank 1 of [24] in segments 16, 4, 4 holds 8-15, 18-19, 22-23.
+  // The runs of q|k|v on 2 ranks, written out: rank 1 of [24] in segments 16, 4, 4 holds 8-15,
+  // 18-19, 22-23.
   const Parameter bias = cut_parameter({24}, {24}, {0, {16, 4, 4}}, 2);
   const std::vector<ParameterRun> runs = runs_of(bias, {1, 2});
   REQUIRE(runs.size() == 3);
@@ -171,7 +174,7 @@ TEST_CASE("the ranks of a tensor group hold slices of the whole", "[exec][runtim
 }
 
 TEST_CASE("any part of a cut tensor has the runs of the whole", "[exec][runtime]") {
-  // q|k|v of a padded [5, 12] on rank 1 of 2: columns 2-3, 6-7, 10-11 of 5 published rows.
+  // This is q|k|v of a padded [5, 12] on rank 1 of 2: columns 2-3, 6-7, 10-11 of 5 published rows.
   const Parameter parameter = cut_parameter({5, 12}, {6, 12}, {1, {4, 4, 4}}, 2);
   const std::vector<float> whole = initial(parameter, 1, 2);
   for (std::int64_t begin = 0; begin < 36; ++begin)
@@ -196,7 +199,7 @@ TEST_CASE("SHA-256 gives the published test vectors, however the text is cut", "
       sum.add(text.data() + at, std::min(piece, text.size() - at));
     return sum.hex();
   };
-  // FIPS 180-4's examples.
+  // These are FIPS 180-4's examples.
   CHECK(digest("", 1) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   CHECK(digest("abc", 3) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   CHECK(digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 5) ==

@@ -26,7 +26,7 @@ std::string get(KernelCache& cache, const std::string& source, const std::string
   return cache.get(key_of(source), [&] { return made; });
 }
 
-// 1024 bytes of a kernel that only this source has.
+// Returns 1024 bytes of a kernel that only this source has.
 std::string kilobyte_of(const std::string& source) {
   return std::string(1024 - source.size(), 'k') + source;
 }
@@ -132,7 +132,7 @@ TEST_CASE("several processes share a folder of kernels", "[exec][cuda]") {
   for (int child = 0; child < 4; ++child) {
     children.push_back(fork());
     if (children.back() != 0) continue;
-    // Little room: kernels are removed while others read and write them.
+    // There is little room, so kernels are removed while other processes read and write them.
     KernelCache cache(folder.path(), 5 << 10);
     bool right = true;
     for (int i = 0; i < 200; ++i) {

@@ -1,4 +1,4 @@
-// The kernels of the CPU backend against each other: types, threads, kinds of attention.
+// Compares the kernels of the CPU backend with each other: types, threads, kinds of attention.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -67,7 +67,7 @@ TEST_CASE("flash and unfused attention agree", "[exec][backends]") {
   Runner runner(*backend, Dtype::f64);
   for (Case c : large_cases()) {
     if (c.op != Op::attention || c.attributes.attention == AttentionKernel::unfused) continue;
-    if (c.attributes.sinks) continue;  // fused alone
+    if (c.attributes.sinks) continue;  // only fused kernels have sinks
     INFO(c.name);
     const Played flash = play(runner, c);
     const std::int64_t s = c.attributes.sequence_length;
@@ -92,7 +92,8 @@ TEST_CASE("a causal token attends to itself and the tokens before it", "[exec][b
   const OpTensor q = tensor_of({2, 1}, Dtype::f64, {1, 1}),
                  k = tensor_of({2, 1}, Dtype::f64, {3, 1});
   const OpTensor v = tensor_of({2, 1}, Dtype::f64, {10, 20});
-  // One head of one: slope 2^-8. Token 1 scores 1*3 - 2^-8 on token 0 and 1*1 on itself.
+  // There is one head of dimension 1, with slope 2^-8. Token 1 scores 1*3 - 2^-8 on token 0 and 1*1
+  // on itself.
   const double w0 = std::exp(3 - 0x1p-8), w1 = std::exp(1.0);
   const Shape saved = a.attention == AttentionKernel::unfused ? Shape{1, 2, 2} : Shape{1, 2};
   const auto out = runner.run(Op::attention, a, {&q, &k, &v}, {{2, 1}, saved});
@@ -375,14 +376,15 @@ TEST_CASE("an image becomes rows of patches", "[exec][backends]") {
   a.micro_batch = 2;
   a.sequence_length = 5;  // a class token and 2 x 2 patches
   a.patch_size = a.channels = 2;
-  // Two images of 2 channels of 4 x 4 pixels: all different, 51 is -0.6 and 204 is 0.6.
+  // There are two images of 2 channels of 4 x 4 pixels, all different, where 51 is -0.6 and 204 is
+  // 0.6.
   std::vector<double> pixels(64);
   for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<double>(3 * i);
   const OpTensor images = tensor_of({2, 32}, Dtype::i32, pixels);
   for (const Dtype real : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
     Runner runner(*backend, real);
     const OpTensor rows = runner.run(Op::image_patches, a, {&images}, {{8, 8}})[0];
-    // Patch 3 of image 1: the lower right corner of both channels.
+    // Patch 3 of image 1 is the lower right corner of both channels.
     const int corner[] = {10, 11, 14, 15, 26, 27, 30, 31};
     const double digits = real == Dtype::bf16 ? 0x1p-8 : 1e-6;
     for (int i = 0; i < 8; ++i)

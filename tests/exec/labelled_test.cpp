@@ -1,4 +1,5 @@
-// Texts and their classes as rows, a label of each and the place of the token that says it.
+// Tests rows of labelled texts: their tokens, the label of each, and the position of the token that
+// predicts it.
 #include "exec/data/labelled.h"
 
 #include <set>

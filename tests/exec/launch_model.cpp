@@ -32,7 +32,7 @@ bool is_attention(Op op) { return op == Op::attention || op == Op::attention_gra
 // too, unless they are overwritten.
 double bytes_of_steps(const Fusion& fusion, std::uint32_t overwrites) {
   const bool in_memory = fusion.loop == Fusion::Loop::long_blocks;
-  std::map<int, double> bytes;  // each once, but for what lies in memory between steps
+  std::map<int, double> bytes;  // each operand once, except between steps
   double between = 0;
   const auto touch = [&](int id) {
     const TensorType& type = fusion.operands[id];
@@ -97,7 +97,7 @@ class Player {
   }
 
  private:
-  // Addresses that nobody goes to, apart by more than any buffer.
+  // Returns an address that is never accessed. Addresses are further apart than any buffer is long.
   static void* address(const Operand& operand) {
     constexpr std::int64_t apart = std::int64_t{1} << 36;
     return reinterpret_cast<void*>((operand.buffer + 1) * apart + operand.offset);
@@ -159,8 +159,8 @@ class Player {
       if (each.kind == Asked::Kind::kernel) kernels.push_back(&each);
     }
     if (kernels.empty()) return;
-    // The first one reads and writes the operands, and the scratch memory that the others read;
-    // kernels of blocks of rows, one after the other, share all.
+    // The first kernel reads and writes the operands, and the scratch memory that the others read.
+    // The kernels of several blocks of rows share all of this equally.
     const bool by_blocks =
         call.op == Op::fused && call.attributes.fusion->loop == Fusion::Loop::long_blocks;
     const double bytes = kernel_bytes(call, scratch), others = scratch;

@@ -1,4 +1,4 @@
-// Starting ranks: the command line, and what is said when one of them fails.
+// Tests how ranks are started: the command line, and the messages when one of them fails.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -38,8 +38,8 @@ std::string joined(const std::vector<std::string>& words) {
   for (const std::string& word : words) line += (line.empty() ? "" : " ") + word;
   return line;
 }
-// The exit code of a process that does `work`; it is stopped for `stopped_s` once it has stopped
-// itself.
+// Returns the exit code of a process that does `work`. If the process stops itself, it continues
+// after `stopped_s` seconds.
 template <typename Work>
 int ended_after(const Work& work, double stopped_s = 0) {
   const pid_t process = fork();
@@ -201,8 +201,8 @@ TEST_CASE("a Slurm node list names hosts one by one", "[exec][launch]") {
 }
 
 namespace {
-// A stand-in for mpirun over two hosts; it says with `kill` that the user asks this process to
-// stop.
+// Runs a stand-in for mpirun over two hosts. Its function `ask` sends SIGTERM to this process, like
+// a user who asks it to stop.
 int run_stand_in(const std::string& script, double deadline_s) {
   Supervision two_hosts{"", {"a", "b"}, 0.1};
   two_hosts.deadline_s = deadline_s;
@@ -235,7 +235,7 @@ TEST_CASE("a request is passed on to ranks that have met, and their last word co
   CHECK(obeys("printf '\\036ended 4\\n' >&2; exit 0") == 4);  // the last save failed
   CHECK(obeys("exit 0") == 5);
   CHECK(obeys("exit 1") == 5);
-  // The second one ends ranks that do not obey; it comes when the first one has arrived.
+  // The second request ends ranks that do not obey. It comes when the first one has arrived.
   CHECK(run_stand_in("trap 'exit 0' TERM; trap ask USR1; " + met + "ask; forever", hours) == 5);
 }
 
@@ -288,7 +288,7 @@ TEST_CASE("a command line has as many words as it needs", "[exec][launch]") {
 }
 
 TEST_CASE("a launcher that outlives its ranks is ended", "[exec][launch]") {
-  // Its one child has ended, and it waits for something else.
+  // The only child of this stand-in has ended, but it keeps waiting.
   CHECK(run_mpirun({"sh", "-c", "true & exec sleep 1000000"}) == 4);
 }
 
@@ -475,14 +475,14 @@ TEST_CASE("a process that was stopped has not waited meanwhile", "[exec][launch]
               const Watchdog watchdog(deadline_s, "setting up");
               usleep(50'000);  // now it waits
               raise(SIGSTOP);
-              usleep(50'000);  // and would end the process
+              usleep(50'000);  // the deadline would have ended the process
             },
             longer_s) == 0);
   CHECK(ended_after(
             [&] {
               const std::function<void()> none = [] {};
               Backoff backoff(none, deadline_s);
-              for (int i = 0; i < 1000; ++i)  // until it looks at the clock
+              for (int i = 0; i < 1000; ++i)  // until pause() looks at the clock
                 if (!backoff.pause()) _exit(1);
               raise(SIGSTOP);
               for (int i = 0; i < 10; ++i)
@@ -523,7 +523,7 @@ TEST_CASE("the folder of a run is private, new, and gone with it", "[exec][launc
 TEST_CASE("the folder of a killed launcher is gone when its mpirun is", "[exec][launch]") {
   const TestFolder folder;
   const std::string said = folder.file("said", ""), go_on = folder.file("go_on");
-  // The launcher says where its folder is and is killed; a child, as mpirun is, still makes files
+  // The launcher writes where its folder is and is killed. A child, as mpirun is, still makes files
   // there.
   CHECK(ended_after([&] {
           const RunFolder of_run;
@@ -547,7 +547,7 @@ TEST_CASE("what the ranks say is known after the patience, whatever mpirun waits
   const TestFolder folder;
   const std::string child = folder.file("child", ""), daemon = folder.file("daemon", "");
   const Supervision two_hosts{"", {"a", "b"}, 0.1};
-  // It does not listen to SIGTERM; its child and a daemon, which is nobody's child, hold the pipe.
+  // The stand-in ignores SIGTERM. Its child and a daemon, which is nobody's child, hold the pipe.
   CHECK(run_mpirun({"sh", "-c",
                     "trap '' TERM; (sleep 1000 & echo $! >" + daemon + "); sleep 1000 & echo $! >" +
                         child +
@@ -557,7 +557,7 @@ TEST_CASE("what the ranks say is known after the patience, whatever mpirun waits
   const auto runs = [](const std::string& file) {
     std::string name;
     std::ifstream("/proc/" + std::to_string(std::stoi(read_file(file))) + "/cmdline") >> name;
-    return !name.empty();  // as that of one that has ended is
+    return !name.empty();  // empty for a process that has ended
   };
   for (int tries = 0; runs(child) && tries < 1000; ++tries) usleep(10'000);
   CHECK(!runs(child));
@@ -584,7 +584,7 @@ TEST_CASE("several hosts get the flags of SageMaker's containers", "[exec][launc
         "-x NCCL_SOCKET_IFNAME=eth0 -x NCCL_DEBUG=INFO -x NCCL_DEBUG_FILE=/dev/stderr "
         "-x FI_PROVIDER=efa -x FI_EFA_USE_DEVICE_RDMA=1 -x NCCL_PROTO=simple -x A=1 meshwright "
         "train");
-  // One process per host has no number; what the user sets replaces ours.
+  // One process per host needs no number of slots. Options that the user sets replace the defaults.
   options = {2, 2, false, {"--NCCL_DEBUG", "WARN", "-mca", "btl", "tcp,self"}, {}};
   options.remote = RemoteHosts{{{"a", 1}, {"b", 1}}, "", false, false, false, {}};
   CHECK(joined(mpirun_command(options, program)) ==

@@ -25,7 +25,7 @@ class LostWrites {
   // Returns how many changes the first `calls` calls make that are not forced to the disk.
   std::size_t unforced(std::size_t calls) const;
 
-  enum class Fate { lost, torn, kept };  // of an unforced change; only data are torn
+  enum class Fate { lost, torn, kept };  // an unforced change's; only data are torn
   // Returns what the folder may hold if the power fails after `calls` calls. `fate` is called for
   // each unforced change, numbered from 0.
   Contents left(std::size_t calls, const std::function<Fate(std::size_t)>& fate) const;
@@ -40,9 +40,9 @@ class LostWrites {
   struct Change {
     enum class Kind { data, size, entry, move };
     Kind kind = Kind::data;
-    int node = 0;                      // whose data, or the folder of the entry
+    int node = 0;                      // the file of the data, or the entry's folder
     int target = -1;                   // the entry's node; -1: it is removed
-    std::string name, to, bytes;       // of the entry, of a move; what is written
+    std::string name, to, bytes;       // entry's name, a move's target; data
     std::int64_t offset = 0;           // or the new size
     std::size_t call = 0, forced = 0;  // when it was made, when it was forced to the disk
   };

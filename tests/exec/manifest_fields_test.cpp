@@ -1,4 +1,5 @@
-// A checkpoint's manifest: each field comes back as itself, and each limit is where it is said.
+// Tests a checkpoint's manifest: each field is read back as it was written, and each limit is the
+// documented one.
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -14,7 +15,7 @@ using nlohmann::json;
 
 namespace {
 
-// No two numbers are equal.
+// Returns a manifest with all fields, in which no two numbers are equal.
 Manifest whole() {
   Manifest manifest;
   manifest.run = "r";

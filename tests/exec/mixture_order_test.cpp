@@ -1,5 +1,5 @@
-// The order in which a mixture takes its files, by a reference that looks for the furthest behind
-// in fractions.
+// Tests the order in which a mixture takes its files, against a reference that finds the file
+// furthest behind with exact fractions.
 #include <numeric>
 #include <vector>
 

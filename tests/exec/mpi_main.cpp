@@ -1,7 +1,7 @@
-// Entry point of the tests on several ranks. Under mpirun every rank runs all cases, and leaves
-// with an error when one of its checks fails; the argument `--messages` forbids shared memory,
-// `--hosts-of-2` pretends that every two ranks have a host of their own. Without it the cases of
-// on_ranks.h run in this process.
+// Entry point of the tests on several ranks. Under mpirun every rank runs all cases, and ends with
+// an error if one of its checks fails. The argument `--messages` forbids shared memory, and
+// `--hosts-of-2` pretends that every two ranks have a host of their own. Without mpirun the cases
+// of on_ranks.h run in this process.
 #include <cstdlib>
 #include <cstring>
 

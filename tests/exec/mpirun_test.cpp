@@ -1,4 +1,4 @@
-// The launcher with real ranks: one of them dies, or the user asks to stop.
+// Tests the launcher with real ranks: one of them dies, or the user asks to stop.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ struct Ended {
   std::string errors;
 };
 
-// Runs failing_rank on 3 ranks; collects what is written to standard error.
+// Runs failing_rank on 3 ranks and collects what is written to standard error.
 Ended launch(const std::string& how, int number) {
   const TestFolder folder;
   const std::string shown = folder.file("shown", "");

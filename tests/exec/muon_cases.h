@@ -1,4 +1,4 @@
-// Matrices that ranks of a tensor group share, for the tests of every backend.
+// Matrices that ranks of a tensor group share, for the tests of all backends.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ inline std::int64_t scratch_of(const WholeMatrix& matrix) {
   return 2 * matrix.rows * matrix.columns + 2 * side * side;
 }
 
-// By rows and by columns, with and without segments.
+// Returns matrices that are split by rows and by columns, with and without segments.
 inline std::vector<WholeMatrix> cut_matrices(std::int64_t rows, std::int64_t columns) {
   return {{1, rows, columns, 0, {rows}, 2},
           {1, rows, columns, 1, {columns}, 4},
@@ -29,8 +29,8 @@ inline std::vector<WholeMatrix> cut_matrices(std::int64_t rows, std::int64_t col
           {1, rows, columns, 0, {rows / 3, 2 * rows / 3}, 2}};
 }
 
-// The whole matrix as its ranks hold it, `distance` elements apart: by the segments, element by
-// element.
+// Returns the whole matrix in the parts that its ranks hold, `distance` elements apart. It is split
+// by the segments, element by element.
 inline std::vector<float> in_parts(const WholeMatrix& cut, const std::vector<float>& whole,
                                    std::int64_t distance) {
   std::vector<float> parts(static_cast<std::size_t>(distance * cut.parts));

@@ -1,4 +1,4 @@
-// Momenta made orthogonal, and a step with them.
+// Tests that momenta are made orthogonal, and a step with them.
 #include <cmath>
 #include <vector>
 
@@ -21,7 +21,7 @@ std::vector<float> orthogonal(const WholeMatrix& matrix, const std::vector<float
   return own;
 }
 
-// The published steps in double precision.
+// Computes the published steps in double precision.
 std::vector<double> reference(std::int64_t rows, std::int64_t columns,
                               const std::vector<float>& from) {
   const bool turns = rows > columns;
@@ -77,7 +77,7 @@ TEST_CASE("five Newton-Schulz steps bring singular values near one", "[exec][opt
         worst = std::max(worst, std::abs(found - expected[j]));
         squares += found * found;
       }
-      CHECK(worst < 2e-4);  // rounded to fp32, and raised up to 3.4^5 times
+      CHECK(worst < 2e-4);  // fp32 rounding errors grow up to 3.4^5 times
       const double mean_square = squares / std::min(rows, columns);  // of singular values
       CHECK(mean_square > 0.5);
       CHECK(mean_square < 1.3);
@@ -122,7 +122,7 @@ TEST_CASE("muon steps by its momentum, as large as AdamW's steps", "[exec][optim
   CHECK(update[0] == -7);
   for (std::size_t i = 1; i < 13; ++i) {
     CHECK(first[i] == 2.5F);        // 0.5 * 1 + 0.5 * 4
-    CHECK(update[i] == 2 + 1.25F);  // and once more: Nesterov's
+    CHECK(update[i] == 2 + 1.25F);  // Nesterov's: the momentum is added again
     CHECK(weights[i] == 2);
     update[i] = 0.5;
   }

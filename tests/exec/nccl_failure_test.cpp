@@ -18,7 +18,7 @@ struct Ended {
   std::string errors;
 };
 
-// Runs failing_nccl on 2 ranks; collects what is written to standard error.
+// Runs failing_nccl on 2 ranks and collects what is written to standard error.
 Ended launch(const std::string& how) {
   const std::vector<std::string> program{MESHWRIGHT_FAILING_NCCL, how};
   const MpirunOptions options{2, 1, geteuid() == 0, {}, {}};
@@ -67,7 +67,7 @@ TEST_CASE("in a graph that is replayed the operation that does not end is named"
 TEST_CASE("two ranks that do different things are both named", "[nccl]") {
   const Ended ended = launch("other");
   CHECK(ended.code == 4);
-  // Whoever notices first ends both.
+  // The rank that notices first ends both.
   const bool first = ended.errors.find(
                          "rank 0 failed: all_reduce of 64 bytes f32, operation 2 of "
                          "group tensor (with rank 1) took more than 1 s\n") != std::string::npos;

@@ -1,5 +1,5 @@
-// Whole training on the emulated device, its ranks talking over the emulated NCCL, beside the same
-// on the CPU over MPI. Run by mpirun; the plans are those of as many ranks as there are.
+// Trains on the emulated device, with ranks that talk over the emulated NCCL, and compares it with
+// training on the CPU over MPI. mpirun runs this, with the plans for its number of ranks.
 #include <cmath>
 
 #include "exec/backends/cuda/cuda_backend.h"
@@ -26,7 +26,8 @@ Trained train_on_device(const Model& model, const Plan& plan, bool trace = false
   return train(run);
 }
 
-// The operations of an eager framework: how they are cut and exchanged is the same for all levels.
+// Returns the plan with the operations of an eager framework. How they are split and what is
+// communicated is the same at all compiler levels.
 Plan eager(const Plan& plan) {
   Plan made = in_few_steps(plan, steps);
   made.training.compiler = CompilerLevel::none;
@@ -98,8 +99,8 @@ TEST_CASE("over NCCL ranks that agree are left alone by the check of collectives
   }
 }
 
-// Then the host waits after each instruction: for that one, and not for messages that the others
-// may only come to when it goes on.
+// With a trace the host waits after each instruction, but only for that instruction, and not for
+// messages that other ranks may begin only later.
 TEST_CASE("over NCCL a traced step goes on while messages are under way", "[nccl]") {
   const int ranks = test_world().size();
   if (ranks == 1) return;

@@ -1,8 +1,8 @@
-// Collectives and messages on device memory over NCCL, where a GPU is emulated over the emulated
-// NCCL (tests/cuda_emulation). Run by mpirun: the groups are all prefixes and all pairs of
-// neighbours of the ranks that there are, as in communicator_test.cpp. NCCL rounds at every
-// addition and adds in an order of its own, so a sum of n numbers may be off by n roundings of the
-// sum of their magnitudes, and no more.
+// Tests collectives and messages on device memory over NCCL. If the GPU is emulated, NCCL is
+// emulated too (tests/cuda_emulation). mpirun runs this: the groups are all prefixes and all pairs
+// of neighbours of the ranks, as in communicator_test.cpp. NCCL may round at every addition and
+// adds in its own order, so a sum of n numbers may be off by n roundings of the sum of their
+// magnitudes.
 #include "exec/comm/nccl.h"
 
 #include <cuda_runtime.h>
@@ -90,7 +90,7 @@ class OneStream : public StreamSource {
   cudaStream_t stream = nullptr;
 };
 
-// One each, where there are several.
+// Chooses this rank's device, round-robin.
 void choose_device() {
   int devices = 0;
   cuda::check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
@@ -133,7 +133,7 @@ void check_parts(Device& device, Communicator& group, void* data, void* other, s
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::f16, Dtype::bf16}) {
     const std::int64_t bytes = part * bytes_of(dtype);
     char* own = static_cast<char*>(data) + bytes * group.rank();
-    // Reduce-scatter into its own place, then gather: together an all-reduce.
+    // A reduce-scatter into this rank's part of the buffer and a gather are together an all-reduce.
     const Expected wanted = expected(group.size(), whole, dtype);
     upload(data, values(group.rank(), whole), dtype, device.first);
     group.reduce_scatter(data, own, part, dtype, false);
@@ -142,7 +142,7 @@ void check_parts(Device& device, Communicator& group, void* data, void* other, s
     check_sums(download(other, whole, dtype, device.first), wanted, 1, group.size(), dtype);
     CHECK(download(other, whole, dtype, device.first) ==
           download(data, whole, dtype, device.first));
-    // Into a place outside, twice: the second time it is added.
+    // The sum is stored outside of the buffer, and the second time it is added there.
     const Expected mine = expected(group.size(), part, dtype, part * group.rank());
     upload(data, values(group.rank(), whole), dtype, device.first);
     group.reduce_scatter(data, other, part, dtype, false);
@@ -190,7 +190,7 @@ void check_reduce(Device& device, Communicator& group, void* data, std::int64_t 
   }
 }
 
-// Part i of what rank r sends begins with element (r * size + i) of one list.
+// Tests an all-to-all. Part i of what rank r sends begins with element (r * size + i) of one list.
 void check_all_to_all(Device& device, Communicator& group, void* out, void* in, std::int64_t part) {
   const int size = group.size();
   std::vector<double> given, wanted;
@@ -227,7 +227,7 @@ void check_collectives(Device& device, Communicator& group, void* data, void* ot
 
 constexpr std::int64_t memory_bytes = 4097 * 8 * 4;
 
-// The emulated NCCL counts them.
+// The emulated NCCL counts the open windows. A real one does not.
 #ifdef MESHWRIGHT_EMULATED_NCCL
 constexpr int counts_windows = 1;
 int open_windows() { return emulated::nccl_windows(); }
@@ -253,7 +253,7 @@ TEST_CASE("collectives on device memory are right for every size", "[nccl]") {
   }
 }
 
-// The second piece is larger on rank 1: it is nobody's window.
+// The second allocation is larger on rank 1, so it is not registered.
 TEST_CASE("memory that all members have alike is registered with their group", "[nccl]") {
   Device device(true);
   const int ranks = device.world->size();
@@ -287,9 +287,10 @@ TEST_CASE("memory for communication is cleared and aligned", "[nccl]") {
   CHECK(device.world->resident_bytes_of_others() == test_world().resident_bytes_of_others());
 }
 
-// The stages of a pipeline do this: many messages each way and round the ring, receives on one
-// stream and sends on the other. Each rank only waits for its sends when all has been issued. A
-// message each way per pair would not meet if they shared a stream, or a communicator.
+// The stages of a pipeline send like this: many messages each way around the ring, with receives on
+// one stream and sends on the other. Each rank waits for its sends only after all has been issued.
+// Two messages of one pair in opposite directions would not meet if they shared a stream or a
+// communicator.
 TEST_CASE("neighbours in a pipeline exchange messages in both directions at once", "[nccl]") {
   Device device;
   const int size = device.world->size(), rank = device.world->rank();
@@ -302,7 +303,7 @@ TEST_CASE("neighbours in a pipeline exchange messages in both directions at once
   const auto place = [](char* memory, int message, int direction) {
     return memory + (2 * message + direction) * most * 4;
   };
-  // Message m has 10 + m numbers; that to the right differs from that to the left.
+  // Message m has 10 + m numbers. The one to the right differs from the one to the left.
   const auto what = [](int from, int message, int direction) {
     return as_stored(values(from, 10 + message, 1000 * direction + 100 * message), Dtype::f32);
   };
@@ -317,7 +318,7 @@ TEST_CASE("neighbours in a pipeline exchange messages in both directions at once
       CHECK(group->isend(place(out, m, 0), bytes, right, 0) == 0);
       CHECK(group->isend(place(out, m, 1), bytes, left, 0) == 0);
     };
-    // The order of sends and receives in the host's list is nobody's concern.
+    // The host may issue sends and receives in any order.
     if (rank % 2 == 0) send_both();
     device.streams.stream = device.first;
     CHECK(group->irecv(place(in, m, 0), bytes, left, 0) == 0);
@@ -332,7 +333,7 @@ TEST_CASE("neighbours in a pipeline exchange messages in both directions at once
   group->barrier();
 }
 
-// Nothing in the calls waits, copies between device and host, or allocates device memory.
+// None of these calls waits, copies between device and host, or allocates device memory.
 TEST_CASE("collectives are captured in a graph and come again with each replay", "[nccl]") {
   Device device;
   const int size = device.world->size(), rank = device.world->rank();
@@ -356,7 +357,7 @@ TEST_CASE("collectives are captured in a graph and come again with each replay",
     cuda::check(cudaGraphLaunch(replay, device.first), "cudaGraphLaunch");
     const std::vector<double> gathered = download(all, part * size, Dtype::f32, device.first);
     check_sums(gathered, wanted, 2, 2 * size + 1, Dtype::f32);
-    // Every rank has the same, and its neighbour's first part.
+    // Every rank has the same result, and its neighbour's first part.
     CHECK(download(data, part, Dtype::f32, device.first) ==
           std::vector<double>(gathered.begin(), gathered.begin() + part));
   }
@@ -382,7 +383,8 @@ TEST_CASE("a message between ranks that are no neighbours is refused", "[nccl]")
   CHECK_THROWS_AS(group->isend(data, 4, (device.world->rank() + 2) % size, 0), RunError);
 }
 
-// Sent on one stream, received on the other; two are under way, and what was sent is overwritten.
+// Messages are sent on one stream and received on the other. Two are in flight, and the memory that
+// was sent is overwritten.
 TEST_CASE("a stage of a pipeline receives what it sends to itself", "[nccl]") {
   Device device;
   const int size = device.world->size(), rank = device.world->rank();

@@ -1,4 +1,4 @@
-// The CUDA text of fused operations goes through the toolkit's compiler. Nothing runs on a device.
+// Compiles the CUDA text of fused operations with the toolkit's compiler. Nothing runs on a device.
 #include "exec/backends/cuda/fused/nvrtc.h"
 
 #include <algorithm>
@@ -17,7 +17,8 @@ using namespace meshwright::tests;
 
 namespace {
 
-// A spilled register is one of the warnings: what steps pass to each other does not go to memory.
+// Returns one text of many kernels, because a compilation of each would take minutes. A spilled
+// register would be a warning, so steps pass their results in registers.
 
 // One text of many kernels: a compilation each would take minutes.
 std::string source_of(const std::vector<FusionCase>& cases) {

@@ -1,5 +1,6 @@
-// A test case that every rank of a world runs: without mpirun worlds of 1, 2 and 4 ranks that take
-// turns in this process, under mpirun the ranks there are. `test_world()` is the rank's.
+// Defines a test case that every rank of a world runs. Without mpirun these are worlds of 1, 2 and
+// 4 ranks, which run in turn in this process. Under mpirun it is the world of its ranks.
+// `test_world()` returns the running rank's world.
 #pragma once
 
 #include "tests/catch.h"

@@ -10,7 +10,7 @@ namespace meshwright::tests {
 
 struct OneGpuJob {
   const char* file;
-  double ceiling_s;  // of a step, by the model of launches: 1 % above what it was last
+  double ceiling_s;  // of a modelled step: 1 % above the last value
 };
 inline constexpr OneGpuJob one_gpu_jobs[] = {{"scenarios/gpu-gpt2.json", 62e-3},
                                              {"scenarios/gpu-gpt2-xl.json", 185e-3},

@@ -95,8 +95,8 @@ void add_row_cases(std::vector<Case>& cases, const Sizes& z) {
   cases.push_back({"dropout", Op::dropout, dropping, {x}, {{rows, h}}});
 }
 
-// Columns handed out to three ranks: one segment, or queries, keys and values. Their tokens in the
-// order of whole sequences.
+// Adds cases with columns that are split over three ranks, in one segment or as queries, keys and
+// values, and cases with the ranks' tokens in the order of whole sequences.
 void add_part_cases(std::vector<Case>& cases, const Sizes& z) {
   const std::int64_t rows = z.batch * z.length, w = z.width;
   Attributes a = sequences(z.batch, z.length);
@@ -133,7 +133,8 @@ void add_loss_cases(std::vector<Case>& cases, const Sizes& z) {
                    {{2 * z.batch}, {2 * z.batch}}});
 }
 
-// Six experts on three ranks: the rows of each come in three groups, one from every rank.
+// Adds cases with six experts. On three ranks, the rows of each expert come in three groups, one
+// from every rank.
 void add_expert_cases(std::vector<Case>& cases, const Sizes& z) {
   Attributes a = sequences(z.batch, z.length);
   a.experts = 6;
@@ -293,7 +294,7 @@ void add_attention_cases(std::vector<Case>& cases, int batch, int length, int he
   }
 }
 
-// Heads of a part that is turned and one that is not, and narrower values.
+// Adds cases with heads of a rotated part and another part, and with narrower values.
 void add_latent_cases(std::vector<Case>& cases, int batch, int length, int head_dim) {
   Attributes a = sequences(batch, length);
   a.heads = 4;
@@ -340,16 +341,16 @@ void add_tiled_attention_cases(std::vector<Case>& cases, int length) {
       a.dropout = 0.25;
       cases.push_back(attention_case(a));
       if (!causal) continue;
-      a.documents = true;  // so do these
+      a.documents = true;  // some rows see no key of the first tile
       cases.push_back(attention_case(a));
       a.window = 40;
       cases.push_back(attention_case(a));
       a.window = 0;
       a.documents = false;
-      a.chunk = 50;  // the rows of a tile may see nothing of the first
+      a.chunk = 50;  // some rows see no key of the first tile
       cases.push_back(attention_case(a));
       a.chunk = 0;
-      a.window = 40;  // the same
+      a.window = 40;  // some rows see no key of the first tile
       cases.push_back(attention_case(a));
       a.score_cap = 0.75;
       cases.push_back(attention_case(a));
@@ -375,7 +376,7 @@ void add_sink_cases(std::vector<Case>& cases, int batch, int length, int head_di
     }
 }
 
-// With a table of relative positions; of unscaled scores too.
+// Adds attention cases with a table of relative positions, also with unscaled scores.
 void add_relative_cases(std::vector<Case>& cases, int batch, int length, int head_dim) {
   Attributes a = sequences(batch, length);
   a.heads = 4;
@@ -442,7 +443,7 @@ std::vector<Case> large_cases() {
   return cases;
 }
 
-// Weights are small: their products are a library's.
+// Weights are small, because a library computes their matmuls.
 std::vector<Case> device_cases() {
   std::vector<Case> cases = cases_of({3, 67, 515, 1030, 131, 262, 1}, 32);
   for (Case& c : cases_of({2, 24, 264, 520, 72, 136}, 16, 8)) cases.push_back(std::move(c));

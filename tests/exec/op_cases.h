@@ -1,5 +1,5 @@
-// Operations with random operands, and how the gradient of each one is asked for: what the tests of
-// a backend's kernels share.
+// Operations with random operands, and how the gradient of each one is computed. The tests of all
+// backends' kernels share them.
 #pragma once
 
 #include <string>
@@ -14,18 +14,19 @@ struct Case {
   Op op;
   Attributes attributes;
   std::vector<InputSpec> inputs;
-  std::vector<Shape> outputs;  // the first is the one that is differentiated
+  std::vector<Shape> outputs;  // the first one is differentiated
 };
 
-// Every forward operation that is a kernel and has a gradient, with several choices of attributes.
-// Small cases suit finite differences; large ones have sizes beyond the kernels' pieces and tiles,
-// a device's beyond those of its kernels, and multiples of what it moves at once.
+// Return cases of every forward operation that is a kernel and has a gradient, with several choices
+// of attributes. Small cases suit finite differences. Large ones have sizes beyond the kernels'
+// pieces and tiles. Those for devices have sizes beyond the pieces of its kernels, and multiples of
+// what it moves at once.
 std::vector<Case> small_cases();
 std::vector<Case> large_cases();
 std::vector<Case> device_cases();
 
-// Gradients with respect to the inputs of a case, in order (none for integers), of the sum over
-// elements of dy * (first output); for losses of scale * (sum of the losses).
+// Returns the gradients with respect to the inputs of a case, in order (none for integers), of the
+// sum over elements of dy * (first output), or for losses of scale * (sum of the losses).
 using GradientRule = std::vector<OpTensor> (*)(Runner& runner, const Case& c,
                                                const std::vector<OpTensor>& inputs,
                                                const std::vector<OpTensor>& outputs,

@@ -100,7 +100,8 @@ std::vector<OpTensor> Runner::run(Op op, const Attributes& attributes,
   return results;
 }
 
-// Both are sums of the same terms; those that were added to 0.5 have lost bits of that size too.
+// Checks that gradients which overwrite are those that are added. Both are sums of the same terms,
+// but sums that were added to 0.5 have lost bits of that size too.
 void Runner::check_overwriting(const OpCall& call, const std::vector<const void*>& in,
                                const OpContext& context, const std::vector<OpTensor>& results,
                                std::size_t added_outputs) {
@@ -140,7 +141,7 @@ OpTensor Runner::random(const InputSpec& spec, std::uint64_t seed) const {
   double begin = 0;
   for (std::int64_t i = 0; i < tensor.elements(); ++i) {
     const double unit = static_cast<double>(generator() >> 11U) * 0x1p-53;
-    if (spec.documents) {  // one of about 2 to about `below` tokens
+    if (spec.documents) {  // documents of about 2 to about `below` tokens
       const std::int64_t place = i % spec.below;
       if (place == 0 || unit < (i / spec.below % 2 == 0 ? 0.3 : 1.5 / spec.below))
         begin = static_cast<double>(place);

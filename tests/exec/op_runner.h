@@ -12,7 +12,7 @@ namespace meshwright::tests {
 // A tensor in host memory.
 struct OpTensor {
   TensorType type;
-  std::vector<double> storage;  // of 8-byte units, whatever the type
+  std::vector<double> storage;  // memory in 8-byte units, whatever the type
 
   OpTensor() = default;
   explicit OpTensor(const TensorType& of);
@@ -29,20 +29,20 @@ struct OpTensor {
   void set(std::int64_t i, double value);
 };
 
-// The largest difference, relative to the largest element of b.
+// Returns the largest difference, relative to the largest element of b.
 double distance(const OpTensor& a, const OpTensor& b);
 
 struct InputSpec {
   Shape shape;
   int below = 0;           // 0: real numbers in (-1, 1); else integers in [0, below)
-  bool documents = false;  // where those begin, in sequences of `below` tokens (documents.h)
+  bool documents = false;  // begins of documents, for sequences of `below` tokens
 };
 
-// Runs operations on a backend with all real operands of one type, and notes which ones. Outputs
-// hold NaN before the call; parameter gradients, which are added to, hold 0.5, taken off after.
-// Where the operation can overwrite them it does so once more, over NaN: std::logic_error where
-// that gives other gradients.
-// With a 16-bit type, statistics, losses and parameter gradients are fp32, as op.h has them.
+// Runs operations on a backend with all real operands of one type, and records which ones. Outputs
+// hold NaN before the call. Parameter gradients, which are added to, hold 0.5, which is subtracted
+// afterwards. If the operation can overwrite them, it runs once more over NaN. Throws
+// std::logic_error if that gives other gradients. With a 16-bit type, statistics, losses and
+// parameter gradients are fp32, as op.h specifies.
 class Runner {
  public:
   Runner(Backend& backend, Dtype real) : backend_(backend), real_(real) {}

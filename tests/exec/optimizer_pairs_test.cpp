@@ -1,5 +1,6 @@
-// Pairs of what an optimizer may be asked for at once: adafactor and muon with averages, decay of
-// some parameters alone, and masters beside 16 bits; by the rule written down plainly in doubles.
+// Tests pairs of optimizer settings: adafactor and muon with averages, decay of some parameters
+// only, and masters next to 16-bit copies. They are compared with the rules in plain code in
+// doubles.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -13,8 +14,8 @@ using namespace meshwright::tests;
 
 namespace {
 
-// Two parameters in a bucket, with an element between them that is nobody's. Longer than a tile,
-// and no multiple of one.
+// There are two parameters in a bucket, with an element between them that belongs to neither. The
+// bucket is longer than a tile, and no multiple of one.
 constexpr std::int64_t n = 9001;
 constexpr std::int64_t begins[] = {0, 5001}, counts[] = {5000, 4000};
 constexpr bool decays[] = {true, false};
@@ -33,8 +34,9 @@ struct Plain {
     average = weights;
   }
 
-  // Adafactor's rule for what is no matrix: a second moment whose decay grows with the steps, an
-  // update that is clipped by its root mean square, and a rate that goes with the weights'.
+  // Adafactor's rule for parameters that are no matrices: a second moment whose decay grows with
+  // the steps, an update that is clipped by its root mean square, and a rate in proportion to the
+  // weights' root mean square.
   void step(const StepSettings& training, int step, double factor) {
     const Adafactor& a = training.adafactor;
     const double moves = std::pow(step, a.decay_rate);
@@ -64,7 +66,7 @@ struct Plain {
   }
 };
 
-// The same by the engine, with masters of fp32.
+// The same step by the engine, with masters in fp32.
 struct Held {
   std::vector<float> weights, gradients, second, average;
   std::vector<std::uint16_t> working;
@@ -109,7 +111,7 @@ TEST_CASE("adafactor with averages and decay of some parameters follows its rule
   training.ema_decay = 0.75;
   training.adafactor.scale_parameter = GENERATE(false, true);
   training.adafactor.relative_step = false;
-  training.adafactor.clip_threshold = GENERATE(0.5, 8.0);  // one clips, the other never does
+  training.adafactor.clip_threshold = GENERATE(0.5, 8.0);  // the first clips, the second never does
   Plain plain;
   Held held, on_one;
   for (int step = 1; step <= 3; ++step) {
@@ -125,14 +127,15 @@ TEST_CASE("adafactor with averages and decay of some parameters follows its rule
     of_average = std::max(of_average, std::abs(held.average[i] - plain.average[i]));
     of_second = std::max(of_second, std::abs(held.second[i] - plain.second[i]));
   }
-  // Numbers below 2, and some ten roundings to fp32 a step.
+  // The numbers are below 2, and a step has about ten roundings to fp32.
   CHECK(worst < 3 * 10 * 0x1p-23);
   CHECK(of_average < 3 * 10 * 0x1p-23);
   CHECK(of_second < 3 * 10 * 0x1p-23);
   CHECK(held.weights[5000] == weight_at(5000));
   CHECK(held.average[5000] == weight_at(5000));
   CHECK(held.working[5000] == 0);
-  // To the nearest of 16 bits, up where two are as near: as masters with remainders have them.
+  // Masters are rounded to the nearest 16-bit number, and up if two are equally near, as masters
+  // with remainders are.
   for (std::size_t i = 0; i < n; ++i)
     if (i != 5000)
       REQUIRE(held.working[i] ==
@@ -159,8 +162,8 @@ TEST_CASE("muon with averages and decay of some matrices follows its rule", "[ex
   state.average = average.data();
   ThreadPool pool(2);
   optimizer_step(training, {1, training.learning_rate, 1}, segments, state, pool);
-  // An update's elements are as large as AdamW's where they are 0.2 times the root of the longer
-  // side's length.
+  // The elements of an update are as large as AdamW's if they are multiplied by 0.2 times the root
+  // of the longer side's length.
   const double scales[] = {0.2 * std::sqrt(100.0), 0.2 * std::sqrt(80.0)};
   for (int p = 0; p < 2; ++p)
     for (std::int64_t k = 0; k < counts[p]; ++k) {

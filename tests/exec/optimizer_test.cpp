@@ -23,7 +23,7 @@ struct Element {
   double weight, first = 0, second = 0;
 };
 
-// The published update rules, one element at a time in double precision.
+// Applies the published update rules to one element in double precision.
 void reference_step(const StepSettings& t, const OptimizerScalars& s, bool decay, double gradient,
                     Element& e) {
   double g = gradient * s.gradient_factor;
@@ -104,7 +104,7 @@ TEMPLATE_TEST_CASE("optimizers follow their published rules, in one kernel and i
     }
 }
 
-// Algorithm 2 of You et al. 2019, one parameter at a time in double precision.
+// Compares lamb with Algorithm 2 of You et al. 2019, one parameter at a time in double precision.
 TEMPLATE_TEST_CASE("lamb scales Adam's update by the norms of the whole parameter",
                    "[exec][optimizer]", float, double) {
   StepSettings training;
@@ -163,7 +163,7 @@ TEST_CASE("a second holder of the same elements adds nothing to lamb's norms",
   lamb_norms(training, {}, {&segment, 1}, {&weight, &gradient, &first, &second}, pool);
   CHECK(norms[0] == 5);
   CHECK(norms[1] == 7);
-  CHECK(first == Approx(0.1));  // the moments move all the same
+  CHECK(first == Approx(0.1));  // the moments move nevertheless
 }
 
 TEST_CASE("lamb leaves a parameter that is not to move where it is", "[exec][optimizer]") {
@@ -218,7 +218,7 @@ TEST_CASE("a bf16 and its remainder are the fp32 number, bit by bit", "[exec][op
       if (std::isnan(number)) continue;
       const SplitNumber parts = split(number);
       REQUIRE(std::bit_cast<std::uint32_t>(join(parts)) == std::bit_cast<std::uint32_t>(number));
-      const bool tie = lower == 0x8000;  // away from zero, where bf16 would choose the even one
+      const bool tie = lower == 0x8000;  // rounded away from zero, unlike reference_bfloat16()
       REQUIRE(parts.upper.bits == (tie ? upper + 1 : reference_bfloat16(number).bits));
     }
   for (const std::uint32_t bits : {0x7f800001U, 0x7fc00000U, 0x7fffffffU, 0xffff8000U}) {
@@ -230,7 +230,7 @@ TEST_CASE("a bf16 and its remainder are the fp32 number, bit by bit", "[exec][op
 
 namespace {
 
-// A bucket whose states are kept in some types, and its steps.
+// A bucket whose states are kept in some types, with its steps.
 struct Kept {
   std::vector<float> masters, first, second;
   std::vector<std::uint16_t> working, remainders, first_16, second_16;
@@ -299,7 +299,7 @@ TEST_CASE("masters as remainders step as fp32 masters do, to the bit", "[exec][o
   CHECK(whole.masters != begin);
 }
 
-// Brought up to date in fp32 and rounded: each element as the fp32 step makes it of what is kept.
+// Each element of the moments is what an fp32 step makes of the stored value, rounded.
 TEST_CASE("moments in bf16, and weights without masters, are rounded once a step",
           "[exec][optimizer]") {
   StepSettings training;
@@ -332,7 +332,8 @@ TEST_CASE("moments in bf16, and weights without masters, are rounded once a step
   }
 }
 
-// In plain code: a share of what it was, and the rest of what the step has made of the weight.
+// The average is compared with plain code: a share of its old value, plus the rest of the step's
+// new weight.
 TEMPLATE_TEST_CASE("the average of the weights follows them, by every optimizer",
                    "[exec][optimizer]", float, double) {
   constexpr std::int64_t n = 9001;
@@ -392,7 +393,7 @@ TEST_CASE("averages are of the weights before these are rounded", "[exec][optimi
     optimizer_step(training, {1, 0x1p-12, 1}, {&all, 1}, each->state, pool);
   }
   CHECK(average == whole_average);
-  CHECK(rounded.working[0] == 0x3f80);  // of 1 - 2^-12 nothing is left
+  CHECK(rounded.working[0] == 0x3f80);  // 1 - 2^-12 is rounded to 1
   CHECK(whole_average[0] == Approx((1 - 0x1p-12) / 2));
 }
 
@@ -443,12 +444,12 @@ TEST_CASE("learning rates warm up and fall as their schedules say", "[exec][opti
   training.steps = 9;
   CHECK(learning_rate_at(training, 1) == 8);
   CHECK(learning_rate_at(training, 9) == 8);
-  // Warm-up of 4 steps: 8 * step / 4.
+  // The warm-up has 4 steps: 8 * step / 4.
   training.warmup_steps = 4;
   CHECK(learning_rate_at(training, 1) == 2);
   CHECK(learning_rate_at(training, 3) == 6);
   CHECK(learning_rate_at(training, 4) == 8);
-  // From step 4 to 0 at step 10: step 7 is half-way.
+  // The rate falls from step 4 to 0 at step 10, so step 7 is half-way.
   training.learning_rate_schedule = LearningRateSchedule::linear;
   CHECK(learning_rate_at(training, 4) == 8);
   CHECK(learning_rate_at(training, 7) == 4);
@@ -458,10 +459,10 @@ TEST_CASE("learning rates warm up and fall as their schedules say", "[exec][opti
   CHECK(learning_rate_at(training, 4) == 8);
   CHECK(learning_rate_at(training, 7) == Approx(4));
   CHECK(learning_rate_at(training, 6) == Approx(8 * 0.75));  // (1 + cos(pi/3)) / 2
-  // Steps beyond 32 bits are no others.
+  // Steps beyond 32 bits work in the same way.
   constexpr std::int64_t far = (std::int64_t{1} << 32) + 2;
   CHECK(learning_rate_at(training, far) == 0);
-  // To 0 at step 10 from step 9 - 3 on.
+  // The rate falls from step 9 - 3 on to 0 at step 10.
   training.learning_rate_schedule = LearningRateSchedule::warmup_stable_decay;
   training.decay_steps = 3;
   CHECK(learning_rate_at(training, 2) == 4);
@@ -469,7 +470,7 @@ TEST_CASE("learning rates warm up and fall as their schedules say", "[exec][opti
   CHECK(learning_rate_at(training, 7) == 6);
   CHECK(learning_rate_at(training, 9) == 2);
   CHECK(learning_rate_at(training, far) == 0);
-  training.decay_steps = 0;  // one of nine
+  training.decay_steps = 0;  // a tenth of nine steps, rounded up: one step
   CHECK(learning_rate_at(training, 8) == 8);
   CHECK(learning_rate_at(training, 9) == 4);
   training.learning_rate_schedule = LearningRateSchedule::inverse_sqrt;

@@ -1,4 +1,4 @@
-// Documents in rows, and the rows of a step in an order with even work.
+// Tests how documents are packed into rows, and that the rows of a step are ordered for even work.
 #include "exec/data/packing.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ PackedRow row_at(Loader& loader, std::int64_t position, int length) {
   return row;
 }
 
-// "ab|cde|.": the documents of a row; a padded place is a dot.
+// Returns the documents of a row as text, such as "ab|cde|.", with a dot for each padding token.
 std::string text_of(const PackedRow& row) {
   std::string text;
   for (std::size_t i = 0; i < row.tokens.size(); ++i) {
@@ -96,7 +96,8 @@ TEST_CASE("every document is in one row, which it fits", "[exec][data]") {
     }
     CHECK(packed.size() == places.size());
     CHECK(rows == pack_rows(places, 64, window));
-    // All at once, first-fit decreasing takes at most 11/9 of the fewest rows and one (Yue 1991).
+    // If all documents are in one window, first-fit decreasing takes at most 11/9 of the fewest
+    // rows and one (Yue 1991).
     if (window == 10000)
       CHECK(static_cast<double>(rows.size()) <=
             11.0 / 9 * static_cast<double>((sum_of(places) + 63) / 64) + 1);
@@ -122,13 +123,13 @@ TEST_CASE("ranks have even work, however many there are", "[exec][data]") {
         most = std::max(most, sum);
       }
       INFO(rows << " rows, " << ranks << " ranks");
-      // No further apart than a row may be.
+      // The work of two ranks differs by no more than that of one row may be.
       CHECK(most - least <= 1000);
       CHECK(static_cast<double>(most) <=
             1.1 * static_cast<double>(sum_of(work)) / static_cast<double>(ranks));
     }
   }
-  // 9 and 1, 8 and 2: not 9 and 8.
+  // The pairs are 9 and 1, and 8 and 2, not 9 and 8.
   CHECK(balanced_order(std::vector<std::int64_t>{9, 8, 1, 2}) ==
         std::vector<std::int64_t>{0, 2, 1, 3});
 }
@@ -143,7 +144,7 @@ TEST_CASE("pairs share rows, and padding is no work", "[exec][data]") {
   Loader loader(of_file(path, TokenFormat::pairs, 10, 2));
   REQUIRE(loader.sequences() == 2);
   const PackedRow first = row_at(loader, 0, 10), second = row_at(loader, 1, 10);
-  // A document's last token is a target alone; the longest came first.
+  // A document's last token is only a target. The longest document came first.
   CHECK(text_of(first) == "mnopqrstkl");
   CHECK(targets_of(first) == ".opqrstklo");
   CHECK(text_of(second) == "uvwxy|abc|g|.");

@@ -1,4 +1,4 @@
-// Prompts and completions as sequences of which some targets count.
+// Tests prompts and completions as sequences in which only some targets count.
 #include "exec/data/pairs.h"
 
 #include <algorithm>
@@ -50,7 +50,7 @@ std::string learned(const Read& read) {
   return text;
 }
 
-// The file with what is added to it, beside the test's files.
+// Returns the path of a tokenizer file with the added tokens, in the test's folder.
 std::string tokenizer_of(const TestFolder& folder, const json& golden) {
   json file = json::parse(
       content_of(golden_files + "tokenizers/" + golden["tokenizer"].get<std::string>() + ".json"));

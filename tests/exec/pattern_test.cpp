@@ -1,4 +1,4 @@
-// Cutting text by a regular expression, as tokenizers do.
+// Tests how text is split by a regular expression, as tokenizers do.
 #include "exec/data/pattern.h"
 
 #include <utility>
@@ -30,7 +30,7 @@ TEST_CASE("text is cut into matches and what lies between them", "[exec][data]")
   CHECK(pieces_of("[0-9]+", "").empty());
 }
 
-// The search goes on behind the next character, however many bytes that has.
+// The search continues after the next character, however many bytes it has.
 TEST_CASE("an empty match cuts nothing", "[exec][data]") {
   CHECK(pieces_of("x*", "abc") == Pieces{{"abc", false}});
   CHECK(pieces_of("x*", "axxb") == Pieces{{"a", false}, {"xx", true}, {"b", false}});

@@ -1,5 +1,5 @@
-// The power fails during a save, whatever of its writes the disk has lost: the old or the new
-// checkpoint is there, whole; and the new one from when the save is reported.
+// Tests that if the power fails during a save, the old or the new checkpoint is there and complete,
+// whichever writes the disk has lost. Once the save is reported, the new one is there.
 #include <filesystem>
 #include <random>
 #include <unordered_set>
@@ -43,7 +43,7 @@ int for_each_state(const LostWrites& disk, const Check& check) {
   std::mt19937 random(1);
   for (std::size_t calls = 0; calls < disk.crash_points(); ++calls) {
     const bool all = calls + 1 == disk.crash_points();
-    if (all) seen.clear();  // more is asked of these
+    if (all) seen.clear();  // `check` asks more of these states
     const auto try_it = [&](const std::function<Fate(std::size_t)>& fate) {
       const Contents state = disk.left(calls, fate);
       if (seen.insert(text_of(state)).second) check(state, all);
@@ -55,7 +55,8 @@ int for_each_state(const LostWrites& disk, const Check& check) {
     kept_if([](std::size_t) { return true; });
     kept_if([](std::size_t) { return false; });
     for (int i = 0; i < 4; ++i) kept_if([&](std::size_t) { return random() % 2 == 0; });
-    // Many are only the data of a shard that has no name yet; the last few are looked at.
+    // Many changes are only data of a shard that has no name yet, so only the last few are tried
+    // one by one.
     const auto last = static_cast<std::size_t>(12 / one_in(3));
     for (std::size_t one = changes > last ? changes - last : 0; one < changes; ++one) {
       kept_if([&](std::size_t i) { return i < one; });

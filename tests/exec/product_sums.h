@@ -1,4 +1,4 @@
-// Products beside sums in double.
+// Compares matmuls with sums in double.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 
 namespace meshwright::tests {
 
-// found: [m, n]; term(r, c, i) is the i-th of the k terms of element r, c. Every row, or one in 5.
+// Checks `found`, [m, n]. term(r, c, i) is the i-th of the k terms of element r, c. Every row is
+// checked, or one in 5.
 template <typename Term>
 void check_sums(const std::vector<float>& found, std::int64_t m, std::int64_t n, std::int64_t k,
                 const Term& term) {

@@ -17,7 +17,7 @@ namespace {
 float number_of(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 float value_of(BFloat16 number) { return reference_value(number); }
 
-// By the definition: place p of the whole parameter has word p % 4 of block p / 4.
+// Returns a word by the definition: place p of the whole parameter has word p % 4 of block p / 4.
 std::uint32_t reference_word(std::uint64_t key, std::int64_t update, std::int64_t place) {
   const std::uint64_t block = static_cast<std::uint64_t>(place) / 4;
   const PhiloxCounter four =
@@ -62,8 +62,8 @@ TEST_CASE("the share of random numbers that round up is the distance to the lowe
           carried += got.bits == above.bits ? 1 : 0;
         }
         CHECK(carried == lower);
-        // So the mean of all is the number itself: fp32 is the lower neighbour and lower / 65536 of
-        // the way to the upper one.
+        // So the mean over all random numbers is the number itself: it is lower / 65536 of the way
+        // from the lower neighbour to the upper one.
         const double mean = double(value_of(below)) +
                             (double(value_of(above)) - double(value_of(below))) * lower / 65536;
         CHECK(mean == double(number));
@@ -86,9 +86,9 @@ TEST_CASE("NaN, infinity and exact numbers are rounded to themselves", "[exec][o
   }
 }
 
-// Each rounding is the lower neighbour and one step more with the probability p of the number's
-// place between the two. Means of n such are, by Hoeffding's inequality, further than t steps from
-// p with a probability of at most 2 exp(-2 n t^2): n = 65536 and t = 1/64 make 2.5e-14.
+// Each rounding gives the lower neighbour, plus one step with probability p, the number's position
+// between the two. By Hoeffding's inequality, the mean of n roundings is further than t steps from
+// p with a probability of at most 2 exp(-2 n t^2). With n = 65536 and t = 1/64 this is 2.5e-14.
 TEST_CASE("the mean of many roundings is the number", "[exec][optimizer]") {
   constexpr std::int64_t n = 65536;
   const double most = 1.0 / 64;
@@ -133,18 +133,18 @@ TEST_CASE("random words follow from seed, name, update and place in the whole pa
   const auto words = words_of(whole, 9, 0, count);
   for (std::int64_t i = 0; i < count; ++i)
     CHECK(words[std::size_t(i)] == reference_word(whole.key, 9, i));
-  // Parts, wherever they begin.
+  // Parts have the same words, wherever they begin.
   for (const std::int64_t first : {1, 3, 4, 17})
     CHECK(words_of(whole, 9, first, 20) ==
           std::vector<std::uint32_t>(words.begin() + first, words.begin() + first + 20));
-  // A rank's columns: rows of 10, of which it has 2, 3, 7, 8 and 9.
+  // This rank has columns 2, 3, 7, 8 and 9 of rows of 10.
   const RandomRounding cut{whole.key, columns_of_two()};
   constexpr std::int64_t columns[] = {2, 3, 7, 8, 9};
   const auto own = words_of(cut, 9, 0, 30);
   for (std::int64_t i = 0; i < 30; ++i)
     CHECK(own[std::size_t(i)] == words[std::size_t(i / 5 * 10 + columns[i % 5])]);
   CHECK(words_of(cut, 9, 13, 9) == std::vector<std::uint32_t>(own.begin() + 13, own.begin() + 22));
-  // Experts of other ranks lie before.
+  // Experts of other ranks come before.
   RandomRounding later = whole;
   later.places.first = 24;
   CHECK(words_of(later, 9, 1, 20) ==
@@ -152,7 +152,7 @@ TEST_CASE("random words follow from seed, name, update and place in the whole pa
   CHECK(words_of(whole, 10, 0, count) != words);
   CHECK(words_of({rounding_key(4, "wte.weight"), {}}, 9, 0, count) != words);
   CHECK(words_of({rounding_key(3, "wpe.weight"), {}}, 9, 0, count) != words);
-  // Places beyond 2^32, in rows that are longer than that.
+  // These places are beyond 2^32, in rows that are longer than that.
   WholePlaces large;
   large.inner = std::int64_t{3} << 32;
   large.held = 2;
@@ -164,7 +164,7 @@ TEST_CASE("random words follow from seed, name, update and place in the whole pa
 
 namespace {
 
-// A bucket of moments in bf16 and its steps.
+// A bucket with moments in bf16, and its steps.
 struct Stepped {
   std::vector<float> weights;
   std::vector<std::uint16_t> first, second;
@@ -235,7 +235,7 @@ TEST_CASE("moments are rounded at random once a step, by every optimizer", "[exe
         REQUIRE(at_random.second[i] ==
                 rounded_at_random(second[i], std::uint16_t(word >> 16)).bits);
     }
-    // The update is that of the moments before they are rounded; lamb reads them again.
+    // The update uses the moments before they are rounded, except lamb's, which reads them again.
     if (training.optimizer != OptimizerKind::lamb) CHECK(at_random.weights == weights);
   }
 }
@@ -262,11 +262,11 @@ TEST_CASE("parts of a parameter are rounded at random as the whole is", "[exec][
   }
 }
 
-// Without gradients a second moment falls by beta2 each step. A step is 2^-8 of it or less, so to
-// nearest 1/1000 of it is nothing. At random its mean falls: each of the 700 roundings, in steps of
-// at most 2^-8 below 1, adds a variance of at most 2^-18 (a step squared, times p (1 - p) <= 1/4).
-// The mean over n = 10000 elements has a deviation of at most sqrt(700 x 2^-18 / n) = 5.2e-4, of
-// which six are allowed.
+// Without gradients a second moment falls by beta2 each step. A step of bf16 is 2^-8 of it or less,
+// so if it is rounded to nearest, a change by 1/1000 is lost. Rounded at random, its mean falls:
+// each of the 700 roundings, in steps of at most 2^-8 below 1, adds a variance of at most 2^-18 (a
+// step squared, times p (1 - p) <= 1/4). The mean over n = 10000 elements has a deviation of at
+// most sqrt(700 x 2^-18 / n) = 5.2e-4, of which six are allowed.
 TEST_CASE("second moments fall where they are rounded at random", "[exec][optimizer]") {
   constexpr std::size_t n = 10'000;
   constexpr std::int64_t steps = 700;

@@ -21,7 +21,7 @@ struct Call {
   std::string_view what;
   std::int64_t count = 0;  // bytes or elements
   Dtype dtype = Dtype::f32;
-  int detail = 0;  // the root, or whether it is a maximum, or added
+  int detail = 0;  // root; whether it is a maximum or accumulates
   const void* from = nullptr;
   void* to = nullptr;
 };
@@ -37,7 +37,7 @@ struct Message {
   const void* sent;  // null: a receive
   void* received;
   std::shared_ptr<bool> is_done = std::make_shared<bool>(false);
-  std::vector<char> buffer = {};  // what was sent, where it is buffered
+  std::vector<char> buffer = {};  // a copy of the sent data, if it is buffered
 };
 
 // State that the members of a group share.
@@ -45,8 +45,8 @@ struct Meeting {
   explicit Meeting(std::size_t members) : calls(members) {}
   std::vector<Call> calls;
   std::size_t arrived = 0;
-  std::int64_t held = 0;        // collectives that are over
-  std::list<Message> messages;  // whose other end has not been posted
+  std::int64_t held = 0;        // number of finished collectives
+  std::list<Message> messages;  // messages whose other end has not been posted
 };
 
 class Ranks {
@@ -68,7 +68,7 @@ class Ranks {
         rank.fiber.resume();
         if (rank.is_done) --left, ++moves_;
       }
-      // Some ask whether a message has come and go on: nothing moves for a while.
+      // Some ranks ask whether a message has come and continue, so nothing may move for a while.
       constexpr int patience = 10'000;
       idle_rounds = moves == moves_ ? idle_rounds + 1 : 0;
       if (idle_rounds > patience && complaint_.empty())
@@ -95,7 +95,7 @@ class Ranks {
   }
 
   World& world() { return current_->world; }
-  const RankMessages messages;  // how they travel
+  const RankMessages messages;  // how messages are delivered
   static Ranks& running() { return *running_; }
 
  private:
@@ -139,7 +139,7 @@ class Ranks {
   std::list<Rank> ranks_;
   Rank* current_ = nullptr;
   std::int64_t moves_ = 0;
-  std::string complaint_;  // why nobody waits any longer
+  std::string complaint_;  // why waits were given up
   std::exception_ptr error_;
   std::map<std::tuple<GroupKind, std::vector<int>, int>, std::shared_ptr<Meeting>> meetings_;
 };
@@ -238,7 +238,8 @@ class TurnsCommunicator : public Communicator {
     if (to != from && bytes > 0) std::memmove(to, from, static_cast<std::size_t>(bytes));
   }
 
-  // into.operator()<T>(sums, at, n): elements from `begin` of all members' data.
+  // Calls into.operator()<T>(sums, at, n) with the combined elements from `begin` on of all
+  // members' data.
   template <typename Into>
   static void combine(std::span<const Call> calls, std::int64_t begin, std::int64_t elements,
                       Dtype dtype, bool maximum, const Into& into) {
@@ -252,7 +253,7 @@ class TurnsCommunicator : public Communicator {
     });
   }
 
-  // The last member to come does the work of all.
+  // Waits until all members have come. The last one does the work of all.
   template <typename Work>
   void meet(const Call& call, const Work& work) {
     Meeting& meeting = *meeting_;
@@ -271,7 +272,7 @@ class TurnsCommunicator : public Communicator {
     ranks_.moved();
   }
 
-  // Meets the oldest opposite message between these ranks, or waits for it.
+  // Delivers the oldest opposite message between these ranks, or leaves this one open.
   Request post(Message message) {
     open_[++last_] = message.is_done;
     std::list<Message>& messages = meeting_->messages;

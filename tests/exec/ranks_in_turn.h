@@ -1,6 +1,6 @@
-// Ranks that take turns in this process: what Programs do on several ranks, without processes, and
-// as slow or fast as their work alone however busy the computer is. The bits are those of the
-// communicator `mpi`: sums are taken in the order of group ranks.
+// Runs the ranks of a world in turn in this process. This tests what Programs do on several ranks
+// without processes, and takes as long as their work, however busy the computer is. The bits are
+// those of the communicator `mpi`: sums are taken in the order of group ranks.
 #pragma once
 
 #include <functional>
@@ -10,13 +10,13 @@
 namespace meshwright::tests {
 
 // Runs `work` on every rank of a world of `ranks`, each until it waits for another, and returns
-// when all are done. What the first rank to fail threw is thrown; so is a RunError where all wait
-// for each other, or meet in collectives that differ. A message is sent when it is received, or at
-// once where the world has buffers for it.
+// when all are done. Throws what the first rank to fail threw, or RunError if all ranks wait for
+// each other or call collectives that differ. A message is delivered when it is received, or at
+// once if messages are buffered.
 enum class RankMessages { met, buffered };
 void run_in_turn(int ranks, const std::function<void()>& work,
                  RankMessages messages = RankMessages::met);
 
-World& world_in_turn();  // of the rank whose turn it is
+World& world_in_turn();  // the world of the running rank
 
 }  // namespace meshwright::tests

@@ -1,5 +1,5 @@
-// Conversions of one number at a time by the definition of the formats, to test those of exec/core
-// against.
+// Conversions of one number at a time by the definition of the formats, which those of exec/core
+// are compared with.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Training small models: one process alone, and under mpirun some of the ways of cutting them that
-// fit the ranks there are, compared with one process (tests/agree/ has all of them).
+// Trains small models on one process and, under mpirun, with some of the ways to split them that
+// fit the number of ranks. Compares the results (tests/agree/ has all ways).
 #include <cmath>
 #include <map>
 #include <string>
@@ -21,7 +21,7 @@ Trained train(const Model& model, const Plan& plan, World& world, bool trace = f
   SmallRun run(model, plan, world, trace);
   Trained result;
   for (int step = 1; step <= steps; ++step) {
-    // Always the same global batch, so that the loss must fall.
+    // Every step uses the same global batch, so that the loss must fall.
     const StepResult done = run.step_at(step, 0);
     result.losses.push_back(done.loss);
     result.norms.push_back(done.grad_norm);
@@ -44,7 +44,7 @@ Plan runnable(const Model& model, SmallDegrees degrees) {
   return plan;
 }
 
-// One process with the same global batch in as many micro-batches.
+// Returns the plan for one process, with the same global batch in as many micro-batches.
 Plan alone(Plan plan) {
   Plan single = plan;
   single.parallelism = Parallelism{};
@@ -145,7 +145,7 @@ TEST_CASE("any way of cutting a model trains it like one process", "[exec][runti
       const Trained got = train(model, plan, world);
       compare(got, expected[batch], world.rank());
       if (++compared % 4 != 0) continue;
-      const Trained again = train(model, plan, world);  // to the bit
+      const Trained again = train(model, plan, world);  // gives the same bits
       CHECK(again.losses == got.losses);
       CHECK(again.norms == got.norms);
       CHECK(again.hash == got.hash);
@@ -179,7 +179,7 @@ TEST_CASE("an fp16 step that overflows changes nothing but the loss scale", "[ex
   CHECK(std::isfinite(first.loss));
   CHECK(run.hash() == begin);
   CHECK(run.runtime.loss_scale() == LossScaleState{0x1p20, 0, 1, 1});
-  // The optimizer has made no step yet: warm-up stands where it stood, and so does the loss.
+  // The optimizer has not made a step yet, so the warm-up and the loss are where they were.
   run.runtime.set_loss_scale({1024, 0, 1, 1});
   const StepResult second = run.step_at(2, 0);
   CHECK_FALSE(second.was_skipped);
@@ -193,8 +193,8 @@ TEST_CASE("an fp16 step that overflows changes nothing but the loss scale", "[ex
   CHECK(run.step_at(3, 0).learning_rate == Approx(2 * first.learning_rate));
 }
 
-// Powers of two shift exponents only; gradients below fp16's normal numbers lose other bits, which
-// is less than its unit roundoff 2^-11 of the norm and of the loss.
+// Powers of two change exponents only. Gradients below fp16's normal numbers lose different bits,
+// less than the unit roundoff 2^-11 of the norm and of the loss.
 TEST_CASE("the loss scale does not change what is learned", "[exec][runtime]") {
   std::vector<StepResult> results[2];
   for (const int run : {0, 1}) {

@@ -1,4 +1,5 @@
-// Hugging Face's safetensors: what transformers saved is read, and written again to the same bytes.
+// Tests Hugging Face's safetensors: files that transformers wrote are read, and written again to
+// the same bytes.
 #include "exec/checkpoint/safetensors.h"
 
 #include <cmath>
@@ -22,7 +23,7 @@ using namespace meshwright::tests;
 namespace {
 
 const std::string golden_root = std::string(MESHWRIGHT_SOURCE_DIR) + "/tests/golden/";
-const std::vector<std::string> saved = {  // by transformers
+const std::vector<std::string> saved = {  // written by transformers
     "gpt2",       "gpt_neo",     "llama",    "bert",        "mixtral",     "distilbert",
     "albert",     "vit",         "t5",       "opt",         "phi3",        "gemma",
     "olmo2",      "gpt_bigcode", "falcon",   "nemotron",    "falcon-40b",  "gemma2",
@@ -98,7 +99,8 @@ TEST_CASE("imported and exported, a model has the bytes that transformers wrote"
   }
 }
 
-// The layer behind the model's own, with the names of DeepSeek's files: eh_proj in two parts here.
+// This layer follows the model's own and has the names of DeepSeek's files. Here eh_proj is in two
+// parts.
 TEST_CASE("weights of multi-token prediction are imported and exported to the same bytes",
           "[safetensors][mtp]") {
   const std::string stored = golden_root + "safetensors/deepseek_v3-mtp";
@@ -248,7 +250,8 @@ TEST_CASE("a written config.json has the activation that was read", "[safetensor
 
 TEST_CASE("types, older names and several files", "[safetensors]") {
   const TestFolder folder;
-  // f16: 1, -2, the smallest subnormal 2^-24, 65504; bf16: 1, -2 and 3.140625 (0x4049).
+  // The f16 numbers are 1, -2, the smallest subnormal 2^-24 and 65504. The bf16 numbers are 1, -2
+  // and 3.140625 (0x4049).
   folder.file("a.safetensors",
               file_of(R"({"wte.weight":{"dtype":"F16","shape":[2,2],"data_offsets":[0,8]}})",
                       std::string("\x00\x3c\x00\xc0\x01\x00\xff\x7b", 8)));
@@ -358,7 +361,7 @@ TEST_CASE("hostile safetensors headers are refused with their place", "[safetens
   CHECK(refused(scalar, 4) == "");
   CHECK(refused(scalar + R"(,"x":)" + none, 4) == "");
   CHECK(refused(entry("[]", "[4,8]") + R"(,"x":)" + scalar, 8) == "");
-  // Tensors fill the data: no byte is beside them, and none is in two of them.
+  // Tensors must fill the data: each byte belongs to exactly one of them.
   const auto gap = [](int bytes, int place) {
     return "f: its tensors do not fill its " + std::to_string(bytes) + " bytes of data (see byte " +
            std::to_string(place) + ")";

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One layer: a save is a hundred calls, not four hundred.
+// Returns a model with one layer, so that a save is a hundred calls instead of four hundred.
 Model scene_model() {
   Model model = small_model("gpt");
   model.layers = 1;

@@ -9,7 +9,8 @@
 
 namespace meshwright::tests {
 
-// Every file below a folder, by its path in it; folders too, which end in a slash.
+// The contents of every file below a folder, by its path in it. Folders are included, with a slash
+// at the end.
 using Contents = std::map<std::string, std::string>;
 Contents contents_of(const std::string& folder);
 
@@ -17,7 +18,7 @@ class SavedScene {
  public:
   SavedScene();
 
-  void begin(const std::string& folder) const;  // an empty one
+  void begin(const std::string& folder) const;  // puts the checkpoints into an empty folder
   // Returns whether the checkpoint of step 1, 2 or 3 is there to the last byte.
   bool holds(const std::string& folder, std::int64_t step) const;
   // Returns the step that a run resumes from with that step's parameters, or -1 if there is none.
@@ -30,7 +31,7 @@ class SavedScene {
 
  private:
   TestFolder good_;
-  std::map<std::int64_t, std::string> hashes_;  // of the parameters, by step
+  std::map<std::int64_t, std::string> hashes_;  // the parameters' hashes, by step
   std::map<std::int64_t, Contents> contents_;
   SavingRun reader_;
 };

@@ -20,7 +20,7 @@ struct SavingRun : SmallRun {
   double step(int number) { return SmallRun::step(number).loss; }
   std::optional<Manifest> resume_from(const std::string& folder);  // its lines go to `said`
   Manifest about(int number) const;                                // after that many steps
-  // Saves it and waits; a complaint is an error of the test.
+  // Saves the run's state and waits. An error is a failure of the test.
   void save(const std::string& folder, int number, int keep = 9);
 
   const std::unique_ptr<Communicator> all;

@@ -20,7 +20,7 @@ namespace {
 
 constexpr float made_value = 0.25F;
 
-// Counts what is asked of a world's memory.
+// Counts the allocations of a world's memory.
 class AllocatingWorld : public CountingWorld {
  public:
   using CountingWorld::CountingWorld;

@@ -1,4 +1,4 @@
-// A small model in training: its Runtime, and all that this refers to.
+// A small model in training: its Runtime and everything that the Runtime refers to.
 #pragma once
 
 #include <map>
@@ -12,10 +12,10 @@
 
 namespace meshwright::tests {
 
-using Values = std::map<std::string, std::vector<float>>;  // of parameters, by name
+using Values = std::map<std::string, std::vector<float>>;  // parameters' values, by name
 
 struct SmallRun {
-  // Lowers the plan; every rank of `world` calls it. `trace`: keeps the Timeline.
+  // Lowers the plan. Every rank of `world` calls it. If `trace` is set, a Timeline is kept.
   SmallRun(const Model& model, const Plan& plan, World& world, bool trace = false);
   // Runs these Programs instead of the plan's own.
   SmallRun(const Model& model, const Plan& plan, World& world, std::vector<Program> stages,
@@ -35,7 +35,7 @@ struct SmallRun {
   // Returns whole parameters by name on rank 0, and nothing on the others. Every rank calls it.
   Values parameters();
 
-  const std::unique_ptr<World> own_world;  // of a run alone
+  const std::unique_ptr<World> own_world;  // the world of a run alone
   const Model model;
   const Plan plan;
   const std::vector<Program> stages;
@@ -51,15 +51,15 @@ struct SmallRun {
 
 // Results of a run.
 struct Trained {
-  std::vector<double> losses, norms;  // of every step
+  std::vector<double> losses, norms;  // those of every step
   Values parameters;                  // on rank 0
-  std::string hash;                   // of the parameters, on rank 0
+  std::string hash;                   // the parameters' hash, on rank 0
   bool operator==(const Trained&) const = default;
 };
 Trained train(SmallRun& run);  // the plan's steps, from 1
 
 // Changes the plan to a few steps in which every difference shows. AdamW with its usual epsilon
-// makes whole steps of gradients that are nothing but rounding.
+// would turn gradients that are only rounding errors into whole steps.
 Plan in_few_steps(Plan plan, int steps);
 
 }  // namespace meshwright::tests

@@ -1,5 +1,5 @@
-// The Programs on a device whose streams run beside each other and whose memory the host cannot
-// read: what the waits of a Program leave open must not matter.
+// Runs Programs on a device whose streams run concurrently and whose memory the host cannot read.
+// The order that the waits of a Program leave open must not change results.
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -45,8 +45,9 @@ void compare_far_and_near() {
   }
 }
 
-// Ranks that share each sequence, and exchange all at once: a ring's messages between two ranks go
-// both ways at a time, which this device does not do late.
+// Compares ranks that share each sequence and communicate with all others at once. Rings are not
+// compared: their messages between two ranks go both ways at once, which this device does not do
+// late.
 void compare_context_groups() {
   World& world = test_world();
   if (world.size() == 1) return;
@@ -63,7 +64,7 @@ void compare_context_groups() {
   }
 }
 
-// Optimizer states that wait in host memory.
+// Compares runs whose optimizer states are kept in host memory.
 void compare_states_that_move() {
   World& world = test_world();
   if (world.size() > 2) return;
@@ -85,7 +86,7 @@ void compare_states_that_move() {
     }
 }
 
-// Every parameter is a multiple of what parameters are aligned to.
+// Returns a model in which the size of every parameter is a multiple of the alignment.
 Model model_without_gaps(const std::string& family) {
   const nlohmann::json model = {{"family", family}, {"hidden", 64}, {"layers", 2},    {"heads", 4},
                                 {"ffn", 128},       {"vocab", 64},  {"positions", 16}};
@@ -104,7 +105,8 @@ class CountsSquares : public FarBackend {
 
 }  // namespace
 
-// Each takes a GPU two kernels, which last longer to start than to run: not one a parameter.
+// Each sum of squares takes two kernels on a GPU, which take longer to start than to run. So there
+// must not be one for each parameter.
 TEST_CASE("neighbouring gradients are one operation in the norm", "[exec][streams]") {
   const auto alone = make_self_world({});
   for (const char* family : {"gpt", "llama"}) {
@@ -119,8 +121,8 @@ TEST_CASE("neighbouring gradients are one operation in the norm", "[exec][stream
   }
 }
 
-// A stream goes on when its message has been sent, and the order of what talks to other ranks is
-// one for all streams: as on NCCL, this needs messages that leave before they are received.
+// A stream continues when its message has been sent, and work that talks to other ranks has one
+// order for all streams. As on NCCL, this needs messages that leave before they are received.
 TEST_CASE("late streams and memory of its own change no bit", "[exec][streams][mpi]") {
   run_on_ranks(compare_far_and_near, RankMessages::buffered);
 }

@@ -24,7 +24,7 @@ struct Watch {
   std::string folder;  // empty: nobody watches
   Fault fault;
   std::vector<SystemCall> calls;
-  std::map<int, std::string> paths;  // of descriptors below the folder
+  std::map<int, std::string> paths;  // paths of descriptors below the folder
 
   bool is_below(const std::string& path) const {
     return !folder.empty() && path.starts_with(folder) &&
@@ -46,7 +46,7 @@ Watch& watch() {
   for (;;) pause();
 }
 
-// Does `real`, or what the fault says. What a failed call returns: -1, or null.
+// Does `real`, or what the fault says. A failed call returns -1 or null.
 template <typename Real, typename Half>
 auto call(SystemCall about, const Real& real, const Half& half) -> decltype(real()) {
   Watch& all = watch();
@@ -78,7 +78,7 @@ auto call(SystemCall about, const Real& real) -> decltype(real()) {
   return call(std::move(about), real, [] {});
 }
 
-// The path that a name means below an open folder.
+// Returns the path of a name below an open folder.
 std::string at(int folder, const char* name) {
   if (name[0] == '/' || folder == AT_FDCWD) return name;
   const std::string path = watch().path_of(folder);
@@ -125,7 +125,7 @@ std::vector<SystemCall> WatchedCalls::seen() const {
 
 }  // namespace meshwright::tests
 
-// The library's function of the same name, which this program's stands before.
+// The C library's function of the same name, which this program's function replaces.
 #define LIBRARY(name) \
   static const auto library = reinterpret_cast<decltype(&::name)>(dlsym(RTLD_NEXT, #name))
 
@@ -212,7 +212,7 @@ PREAD(pread64, off64_t)
 PWRITE(pwrite, off_t)
 PWRITE(pwrite64, off64_t)
 
-// Takes no time: nobody pulls this program's plug.
+// Does nothing, because the power does not fail here, and takes no time.
 int fsync(int descriptor) {
   return call(of_descriptor("fsync", descriptor), [] { return 0; });
 }

@@ -1,6 +1,6 @@
-// System calls on what lies below a folder: listed, and one of them made to fail or to be the
-// process's last. A program that links this has its own open(), write(), rename(), ..., which the
-// library's are behind; they do nothing else while nobody watches.
+// Records the system calls on files below a folder, and makes one of them fail or be the last one
+// of the process. A program that links this file has its own open(), write(), rename(), ..., which
+// call the C library's. If nobody watches, they do nothing else.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace meshwright::tests {
 
 struct SystemCall {
   std::string name;  // "open", "pwrite", "fsync", ...
-  std::string path;  // of the descriptor too
+  std::string path;  // also for calls with a descriptor
   std::string to;    // rename's
   std::int64_t offset = 0;
   std::string data;    // what is written
@@ -31,7 +31,8 @@ struct Fault {
   int error = 0;
 };
 
-// While it lives, the calls of all threads below `folder` are watched; one at a time.
+// While an object lives, the calls of all threads below `folder` are watched. There may be one
+// object at a time.
 class WatchedCalls {
  public:
   explicit WatchedCalls(const std::string& folder, const Fault& fault = {});

@@ -1,5 +1,5 @@
-// A fault at every system call of a save, of a resumption and of a log: it is reported, nothing
-// good is lost, and the next one works.
+// Tests a fault at every system call of a save, of a resumption and of a log: it is reported, no
+// valid data are lost, and the next attempt works.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A call that fails in silence can only be one whose work is done, or that is made again.
+// Returns whether a call may fail without a report: its work is done already, or it is repeated.
 bool may_fail_in_silence(const SystemCall& call, int error) {
   return call.name == "close" || (call.name == "open" && error == EMFILE);
 }
@@ -32,7 +32,7 @@ std::string described(const std::vector<SystemCall>& calls, std::size_t at) {
   return at < calls.size() ? calls[at].name + " " + calls[at].path : "no call";
 }
 
-// Runs `work` in a process of its own, which a fault may kill; whether it was.
+// Runs `work` in a process of its own, which a fault may kill. Returns whether it was killed.
 bool is_killed(const std::string& folder, const Fault& fault, const std::function<void()>& work) {
   const pid_t child = fork();
   REQUIRE(child >= 0);
@@ -50,7 +50,7 @@ bool is_killed(const std::string& folder, const Fault& fault, const std::functio
 
 TEST_CASE("a fault at any call of a save", "[faults]") {
   SavedScene scene;
-  // Every call with every error, or each with one of them in turn.
+  // Tries every call with every error, or each call with one of the errors in turn.
   std::size_t first = 0;
   for (const int error : {EIO, ENOSPC, EACCES, ESTALE, EMFILE}) {
     for (std::size_t at = all_are_tried() ? 0 : first++;;
@@ -205,7 +205,7 @@ TEST_CASE("a fault at any call of taking a folder's lock", "[faults]") {
         CHECK(said.empty());
         break;
       }
-      const std::string& name = calls[at].name;  // who holds it is for people
+      const std::string& name = calls[at].name;  // the lock's content is only for people
       if (said.empty()) {
         CHECK((name == "pwrite" || name == "ftruncate" || name == "close"));
       } else {

@@ -23,10 +23,10 @@ namespace meshwright::tests {
 
 namespace {
 
-constexpr std::size_t alignment = 16;  // all that kernels may count on
+constexpr std::size_t alignment = 16;  // kernels may rely on this alignment only
 constexpr std::int64_t sequences_of_call = 3;
 
-// Device memory that ends where its bytes end, and begins at no better boundary than it must.
+// Device memory that ends where its bytes end, and begins at an address with the least alignment.
 class DeviceCopy {
  public:
   DeviceCopy(const void* host, std::int64_t bytes) : bytes_(static_cast<std::size_t>(bytes)) {
@@ -56,7 +56,7 @@ std::vector<std::vector<char>> results_of(const cuda::Row& row, const OpCall& ca
                                           const OpOperands& operands, OpContext context,
                                           const cuda::Device& device,
                                           std::int64_t workspace_bytes) {
-  // An output may be given an input's address.
+  // An output may have an input's address.
   std::map<const void*, std::unique_ptr<DeviceCopy>> copies;
   const auto on_device = [&](const void* host, const TensorType& type) {
     std::unique_ptr<DeviceCopy>& copy = copies[host];

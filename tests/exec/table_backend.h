@@ -1,5 +1,5 @@
-// A backend for tests of the CUDA tables on the emulated device (tests/cuda_emulation): operands
-// lie in host memory and are copied in and out around each operation.
+// A backend for tests of the CUDA tables on the emulated device (tests/cuda_emulation). Operands
+// are in host memory and are copied in and out around each operation.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// Threads share out loops: each piece runs once, in its own loop, however late a thread wakes up.
+// Tests that threads share loops: each piece runs once, in its own loop, however late a thread
+// wakes up.
 #include "exec/core/thread_pool.h"
 
 #include <atomic>
@@ -13,7 +14,7 @@ TEST_CASE("every piece of every loop runs once", "[exec][threads]") {
   CHECK(pool.threads() == 4);
   int wrong = 0;
   for (int loop = 0; loop < 20000; ++loop) {
-    // Long and short ones in turn, so that threads come late for some.
+    // Long and short loops follow each other, so that threads come late for some.
     const int pieces = loop % 7 == 0 ? 64 : loop % 7;
     std::vector<std::atomic<int>> runs(static_cast<std::size_t>(pieces));
     parallel_for(pool, pieces, 1, [&](std::int64_t begin, std::int64_t end) {

@@ -30,7 +30,8 @@ Tokens encode(Tokenizer& tokenizer, std::string_view text) {
   return all;
 }
 
-// Slow and obvious: looks through all neighbours for the best pair, again and again.
+// Merges symbols in a slow and obvious way: looks through all neighbours for the best pair, again
+// and again.
 Tokens merged_slowly(Tokens symbols, const nlohmann::json& model) {
   const auto text_of = [&](std::int32_t token) {
     for (const auto& [text, number] : model["vocab"].items())
@@ -224,7 +225,8 @@ TEST_CASE("a word's best cut is that of all cuts", "[data]") {
   for (int trial = 0; trial < 200; ++trial) {
     std::string word = "\xE2\x96\x81";
     for (std::size_t i = 0; i < 1 + random() % 9; ++i) word += letters[random() % letters.size()];
-    // The best sum of every ending, from all pieces that it can begin with.
+    // Returns the best sum of scores for the rest of the word from `at` on, over all pieces that it
+    // can begin with.
     const std::function<double(std::size_t)> best_from = [&](std::size_t at) {
       if (at == word.size()) return 0.0;
       double best = -std::numeric_limits<double>::infinity();

@@ -106,9 +106,8 @@ TEST_CASE("weights in 4 bits are the nearest values of their block", "[exec][cor
     }
 }
 
-// The sizes that papers and programs name: bitsandbytes needs 4.5 bits for each parameter, 4.127
-// with double quantization (Dettmers et al. 2023, section 3); groups of 128 with 16-bit scales need
-// 4.125.
+// These sizes are published: bitsandbytes needs 4.5 bits for each parameter, 4.127 with double
+// quantization (Dettmers et al. 2023, section 3). Groups of 128 with 16-bit scales need 4.125.
 TEST_CASE("weights in 4 bits take the bytes of their codes and scales", "[exec][core]") {
   CHECK(8 * mean_bytes_of(Dtype::nf4) == 4.5);
   CHECK(8 * mean_bytes_of(Dtype::nf4_double) == Approx(4.127).epsilon(1e-4));

@@ -1,5 +1,5 @@
-// The world that this test program's cases share: `self`, or `mpi` where the program is run by
-// mpirun (with shared memory, or without where the program is told so).
+// Returns the world of the running test: `self`, `mpi` if mpirun runs the program, or the world of
+// a rank that runs in turn (on_ranks.h).
 #pragma once
 
 #include "exec/comm/communicator.h"
