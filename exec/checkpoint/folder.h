@@ -44,7 +44,7 @@ bool began_with_imported_weights(const std::string& folder);
 void mark_as_imported(const std::string& folder);
 inline constexpr std::string_view import_mark = "began-with-imported-weights";
 
-void remove_part_folders(const std::string& folder);  // what a killed run left: step-*.part
+void remove_part_folders(const std::string& folder);  // left by a killed run: step-*.part
 
 // Locks a folder for this process until the object is destroyed or the process ends, however it
 // ends. Makes the folder if it is missing. Throws InputError if another process holds the lock, or

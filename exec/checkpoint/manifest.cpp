@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view last_line = "crc32c ";
 constexpr std::int64_t limit = 64 << 20;                 // bytes of a manifest
 constexpr std::int64_t largest = std::int64_t{1} << 53;  // count; doubles are exact so far
-constexpr std::size_t longest_name = 255;                // of a file, in bytes
+constexpr std::size_t longest_name = 255;                // bytes in the name of a file
 
 std::int64_t count(Fields& fields, std::string_view key) {
   const auto value = fields.required<std::int64_t>(key);

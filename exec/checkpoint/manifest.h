@@ -34,7 +34,7 @@ struct Manifest {
   // For fp8 with delayed scales: the recent maxima of each rounded tensor, the newest last
   // (Runtime::histories).
   std::map<std::string, std::vector<double>> histories;
-  std::vector<std::string> states;  // what is stored of every parameter (shard_file.h)
+  std::vector<std::string> states;  // stored of every parameter (shard_file.h)
   // The step with the lowest evaluation loss so far, if the run keeps its checkpoint. -1 means that
   // there is none.
   std::int64_t best_step = -1;

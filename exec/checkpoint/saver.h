@@ -42,7 +42,7 @@ class Saver {
     WrittenShard shard;
     std::string error, not_removed;
   };
-  struct Report {  // what a rank tells all others
+  struct Report {  // a rank's message to all others
     enum Status : std::int64_t { busy, good, failed };
     std::int64_t status = good, bytes = 0, checksum = 0;
   };
@@ -62,7 +62,7 @@ class Saver {
   Manifest manifest_;
   Stage stage_ = Stage::idle;
   std::future<Outcome> task_;
-  Outcome outcome_;  // what the task returned that has ended
+  Outcome outcome_;  // returned by the latest task that ended
   bool last_good_ = true;
   std::int64_t saved_step_ = -1;
 };

@@ -8,7 +8,8 @@
 namespace meshwright::exec {
 
 // pause() is called in a loop until the awaited event has come. The first calls spin, the next ones
-// yield, and later ones sleep for 10 microseconds. Calls that yield or sleep also call `progress`.
+// yield, and later ones sleep for at least 10 microseconds. Calls that yield or sleep also call
+// `progress`.
 class Backoff {
  public:
   Backoff(const std::function<void()>& progress, double deadline_s)

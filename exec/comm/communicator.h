@@ -89,8 +89,8 @@ class World {
   virtual int size() const = 0;
 
   // Returns memory that other ranks of this host can read where possible, on which collectives are
-  // fastest. It is aligned to at least 256 bytes and cleared to 0. Every rank calls it, in the same
-  // order. Sizes may differ.
+  // fastest. It is cleared to 0, and aligned to at least 64 bytes, on a GPU to at least 256. Every
+  // rank calls it, in the same order. Sizes may differ.
   virtual void* allocate(std::int64_t bytes) = 0;
 
   // Returns the communicator of the group of `kind` that consists of `ranks` (ascending, with this

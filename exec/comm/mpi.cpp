@@ -31,7 +31,7 @@ class MpiWorld : public World {
   explicit MpiWorld(const WorldOptions& options) : deadline_s_(options.deadline_s) {
     const Watchdog watchdog(deadline_s_, "meeting the other ranks", rank_in_environment());
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // a rank must not outlive its parent
-    std::signal(SIGPIPE, SIG_IGN);     // a peer's end is an error of the call that meets it
+    std::signal(SIGPIPE, SIG_IGN);     // a call that meets a peer's end fails instead
     int provided = 0;
     MESHWRIGHT_MPI(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided));
     MESHWRIGHT_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));

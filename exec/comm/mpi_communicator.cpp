@@ -205,7 +205,7 @@ class MpiCommunicator : public Communicator {
   // is -1. By messages, every member gets the result in any case.
   void combine(void* data, std::int64_t elements, Dtype dtype, bool maximum, int root) {
     if (const auto peers = meet(data, elements * bytes_of(dtype)); !peers.empty()) {
-      // Every rank combines its share of the elements; nobody else reads or writes that share.
+      // Every rank combines its share of the elements. No other rank reads or writes that share.
       const std::int64_t first = share_begin(elements, rank_, size_);
       const std::int64_t count = share_begin(elements, rank_ + 1, size_) - first;
       combine_shared(peers, first * bytes_of(dtype), count, dtype, maximum,

@@ -67,7 +67,7 @@ class NcclCommunicator : public Communicator {
   NcclWatch& watch_;
   double deadline_s_;
   bool by_neighbours_;
-  std::vector<Message> posted_;  // those since the latest wait()
+  std::vector<Message> posted_;  // posted since the latest wait()
   OwnMessages own_messages_;
 };
 

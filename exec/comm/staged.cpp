@@ -110,7 +110,7 @@ class StagedCommunicator : public Communicator {
  private:
   struct Message {
     std::vector<std::byte> staged;
-    void* to;  // where a receive puts it on the device; null: a send
+    void* to;  // a receive's place on the device; null for a send
   };
 
   void fetch(std::byte* to, const void* from, std::int64_t bytes) {

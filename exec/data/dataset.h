@@ -42,7 +42,7 @@ struct RawSequence {
   // the s tokens of a text, and then the label.
   std::vector<std::int32_t> tokens;
   std::vector<char> counts;      // for pairs: which tokens are learned
-  std::int64_t text_tokens = 0;  // of labelled data: without padding
+  std::int64_t text_tokens = 0;  // in labelled data: tokens before the padding
 };
 
 // The index of a sequence in one of the files. Synthetic data has a single file without an end.

@@ -1,4 +1,4 @@
-// Files of JSON lines whose text is tokenized when they are opened.
+// Reads files of JSON lines, whose text is tokenized when they are opened.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace meshwright::exec {
 void read_json_lines(const std::string& path, const std::string& holds,
                      const std::function<void(const std::string& line)>& add);
 
-// Returns the string that an object has under a key, or throws InputError. `where` is the place of
-// the object.
+// Returns the string that an object has under a key, or throws InputError. `where` is the object's
+// place in the line, for the message.
 std::string text_at(const nlohmann::json& object, const char* key, const std::string& where);
 
 // Throws InputError if a token is not below `vocabulary`.

@@ -26,9 +26,9 @@ struct EngineOptions {
   Precision precision = Precision::fp32;
   bool deterministic = false;
   int threads = 1;                   // threads of the CPU backend
-  int ranks_per_host = 1;            // they take its devices round-robin
+  int ranks_per_host = 1;            // the host deals its devices to them in turn
   double deadline_s = 600;           // longest wait of devices for each other, in seconds
-  std::string kernel_folder{};       // where compiled kernels are kept
+  std::string kernel_folder{};       // keeps compiled kernels
   bool nccl_shares_devices = false;  // over NCCL even where ranks share a device (docs/gpu.md)
   bool nccl_windows = false;         // memory is registered with NCCL as symmetric
   int left_to_collectives = 0;       // multiprocessors that matmuls leave free (several ranks)
@@ -41,8 +41,8 @@ struct EngineKind {
   int (*devices)();
   DeviceDescription (*facts)(int device);
   // Makes the engine. Every rank calls it. If it throws on one rank, the others do not notice, so
-  // callers compare notes. `options` and `host` must outlive the engine. The backend is null if the
-  // computer has no device of this kind.
+  // the callers must exchange their errors. `host` must outlive the engine. The backend is null if
+  // the computer has no device of this kind.
   Engine (*make)(const EngineOptions& options, World& host);
 };
 std::span<const EngineKind> engine_kinds();

@@ -1,4 +1,4 @@
-// Exit codes of every command.
+// The exit codes of all commands.
 #pragma once
 
 namespace meshwright::exec {

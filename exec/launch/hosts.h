@@ -14,11 +14,12 @@ struct RunHost {
 };
 
 // Reads a line per host: `name`, `name slots=8` or `name:8`, where `#` begins a comment. Ignores
-// `max_slots=`. Throws an InputError that names the file, and the line if one is wrong.
+// `max_slots=` and `max-slots=`. Throws an InputError that names the file, and the line if one is
+// wrong.
 std::vector<RunHost> read_hostfile(const std::string& path);
 
 // Returns the hosts of a Slurm node list, such as "gpu[1-2,07],login": gpu1, gpu2, gpu07, login.
-// Throws InputError if the list is none.
+// Throws InputError if it is not such a list.
 std::vector<std::string> hosts_of_slurm(const std::string& list);
 
 // Returns whether `name` can be in a list of hosts on a command line. Only letters, digits, '.',

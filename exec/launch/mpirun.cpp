@@ -131,7 +131,7 @@ class Child {
       std::array<pollfd, 2> sources{{{errors, POLLIN, 0}, {signals, POLLIN, 0}}};
       const int ready = poll(sources.data(), sources.size(), open ? 500 : 20);
       ended = ended || waitpid(pid_, &status, WNOHANG) == pid_;
-      if (ended && !(open && ready > 0)) break;  // who else holds the pipe is silent
+      if (ended && !(open && ready > 0)) break;  // nothing waits in the pipe
       // The ranks' marks are read before a later request and before the clock.
       if (ready > 0 && sources[0].revents != 0) open = show_errors();
       if (!ended && ready > 0 && sources[1].revents != 0) pass_on_signal();
@@ -145,7 +145,7 @@ class Child {
   int requests() const { return requests_; }
   bool was_told_to_end() const { return told_to_end_.has_value(); }
   bool was_left_alone() const { return left_alone_; }
-  bool gave_up() const { return gave_up_; }  // on mpirun: the verdict has been said
+  bool gave_up() const { return gave_up_; }  // stopped waiting for mpirun
   std::optional<int> last_word() const { return watch_.last_word(); }
   Verdict verdict(int status) { return watch_.verdict(status); }
 

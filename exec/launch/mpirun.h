@@ -16,7 +16,7 @@ namespace meshwright::exec {
 struct RemoteHosts {
   std::vector<RunHost> hosts;          // slots: the processes that run there
   std::string interface;               // network interface; empty: Open MPI's choice
-  bool efa = false, rdma = false;      // what the instance's network can do
+  bool efa = false, rdma = false;      // abilities of the instance's network
   bool model_parallel = false;         // SageMaker's library would be at work
   std::vector<std::string> variables;  // NAME=VALUE, for all ranks
 };
@@ -24,7 +24,7 @@ struct RemoteHosts {
 struct MpirunOptions {
   int ranks = 1;
   int cores = 1;                      // this computer's
-  bool is_root = false;               // Open MPI wants to be told
+  bool is_root = false;               // then Open MPI needs a flag
   std::vector<std::string> extra;     // checked words of custom_mpi_options
   std::optional<RemoteHosts> remote;  // none: all ranks on this computer
   std::string folder = {};            // for Open MPI's files on this computer; empty: its choice

@@ -59,17 +59,17 @@ class FailureWatch {
   bool understood();  // whether verdict() says what the paragraph says
 
   std::string line_;       // not ended yet
-  std::string paragraph_;  // of mpirun, between two rules of dashes
+  std::string paragraph_;  // mpirun's text between two rules of dashes
   bool inside_ = false;
   std::string error_;                    // the first `error: ` line
-  std::string failures_;                 // what ranks have said about their own failure
+  std::string failures_;                 // the ranks' words about their own failures
   std::set<int> waiting_, awaited_;      // who has waited in vain, and for whom
   std::set<std::pair<int, int>> waits_;  // pairs: who waited for whom
   std::vector<std::string> hosts_;       // host of each rank
   bool could_not_start_ = false;         // mpirun's daemon, on some host
   std::string lost_host_;
-  std::map<int, std::string> traces_;      // where ranks failed, as they say it
-  int rank_ = -1, signal_ = 0, code_ = 0;  // of the rank that mpirun names
+  std::map<int, std::string> traces_;      // by rank: its account of where it failed
+  int rank_ = -1, signal_ = 0, code_ = 0;  // the rank that mpirun names, and its end
   bool internal_error_ = false;            // a rank has said that the fault is ours
   std::set<int> started_;                  // ranks
   bool has_met_ = false;

@@ -10,7 +10,7 @@
 //   R = beta R + (1 - beta) (mean of g^2 over a row + eps1), C the same for columns
 //   u = g / sqrt(R / mean(R) * C) for a matrix, otherwise
 //   v = beta v + (1 - beta) (g^2 + eps1) and u = g / sqrt(v)
-//   a = learning rate, with relative_step at most 1 / sqrt(t); with scale_parameter times
+//   a = learning rate (with relative_step at most 1 / sqrt(t)), with scale_parameter times
 //   max(eps2, rms(weights))
 //   weights = weights (1 - a decay) - a u / max(1, rms(u) / clip_threshold)
 #pragma once

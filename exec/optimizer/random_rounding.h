@@ -26,7 +26,7 @@ struct WholePlaces {
   static constexpr int most_segments = 4;
   std::int64_t inner = 1, held = 0, whole = 0;  // held 0: nothing is cut inside rows
   std::int64_t first = 0;                       // elements before the part's first row
-  int segments = 1;                             // of the indices held, each with its shift
+  int segments = 1;                             // ranges of the held indices, each with its shift
   std::int64_t begin[most_segments] = {}, shift[most_segments] = {};
 };
 

@@ -13,7 +13,8 @@ const Instruction& instruction_of(const Program& program, int task, int index) {
   return program.bodies[body].instructions[index];
 }
 
-// Returns whether the user's own script has the input: PyTorch reads it from there.
+// Returns whether the input is one that the user's own script provides. PyTorch reads it from
+// there.
 bool is_of_script(const Instruction& load) { return load.channel >= first_captured_channel; }
 
 std::int32_t** channel(SequenceInputs& into, int number) {

@@ -15,7 +15,7 @@ namespace meshwright::exec {
 class NonFinite : public RunError {
  public:
   NonFinite(int rank, const std::string& message) : RunError(message), rank_(rank) {}
-  int rank() const { return rank_; }  // where it began
+  int rank() const { return rank_; }  // on which it began
 
  private:
   int rank_;

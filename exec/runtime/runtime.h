@@ -116,7 +116,7 @@ class Runtime {
   std::vector<std::int64_t> gather_of_all(std::int64_t own);
 
   Parameters& parameters() { return parameters_; }
-  const Program& program() const { return rank_.program; }  // of this rank's stage
+  const Program& program() const { return rank_.program; }  // this rank's stage
   const Mesh& mesh() const { return rank_.mesh; }
   const Coordinates& coordinates() const { return rank_.own; }
   const Arena& memory() const { return rank_.memory; }

@@ -33,8 +33,8 @@ struct Parts {
   }
 };
 
-// Calls visit(address in the matrix, address in the separate [s, d] of all heads) for each head of
-// each token.
+// Calls visit(address in the matrix, address in the tensor [heads of all sequences, s, d]) for each
+// head of each token.
 template <typename T, typename Own, typename Visit>
 void for_each_head(const KernelCall& k, const Parts<T>& parts, const Own& own, const Visit& visit) {
   const Attributes& a = k.attributes();

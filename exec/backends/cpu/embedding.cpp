@@ -1,4 +1,5 @@
-// Rows of tables: token, position and token-type embeddings.
+// Looks up rows of tables (token, position and token-type embeddings), and computes the gradients
+// of the tables.
 #include <algorithm>
 
 #include "exec/backends/cpu/column_sum.h"
