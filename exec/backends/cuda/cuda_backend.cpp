@@ -88,9 +88,8 @@ class Gpu : public CudaBackend {
     return row_of(op) != nullptr &&
            (dtype == Dtype::f32 || dtype == Dtype::f16 || dtype == Dtype::bf16);
   }
-  // Returns whether the GPU computes in this precision. FP8, bf16 and tf32 need tensor cores that
-  // have them, and nothing here computes in nvfp4 or fp64. fp16 works on every GPU, but slowly on
-  // those without tensor cores.
+  // Returns whether models can compute in this precision on the GPU. FP8, bf16 and tf32 need tensor
+  // cores that have them. No kernel here computes a model in nvfp4 or fp64.
   bool computes_in(Precision precision) const override {
     const int generation = device_.major * 10 + device_.minor;
     if (precision == Precision::nvfp4 || precision == Precision::fp64) return false;
@@ -135,8 +134,8 @@ class Gpu : public CudaBackend {
   }
 
   void* allocate(std::int64_t bytes) override { return device_memory(bytes).release(); }
-  // Destructors call these functions, also after a kernel's fault, which every later call then
-  // reports. So they ignore errors.
+  // Destructors call deallocate() and deallocate_host(), also after a kernel's fault, which every
+  // later call then reports. So these two functions ignore errors.
   void deallocate(void* memory) override { static_cast<void>(cudaFree(memory)); }
   void* allocate_host(std::int64_t bytes) override { return pinned_memory(bytes).release(); }
   void deallocate_host(void* memory) override { static_cast<void>(cudaFreeHost(memory)); }
@@ -153,8 +152,8 @@ class Gpu : public CudaBackend {
  private:
   cudaStream_t stream() const { return streams_.current(); }
 
-  // Copies on a stream that has no other work, so that any thread may call this. Returns when the
-  // copy is complete.
+  // Copies on a stream that has no other work, so that the copy does not wait for operations that
+  // were issued before. Any thread may call this. Returns when the copy is complete.
   void move(void* to, const void* from, std::int64_t bytes) {
     if (bytes == 0) return;
     const std::lock_guard<std::mutex> alone(apart_mutex_);
@@ -167,7 +166,8 @@ class Gpu : public CudaBackend {
   }
 
   // Checks that this build has machine code for the device, by starting a kernel. Only the driver
-  // knows whether it can use the code of other architectures.
+  // knows whether it can use the code of other architectures. Throws InputError if the kernel
+  // fails.
   void check_machine_code(int index) {
     try {
       HostMark mark;
@@ -187,7 +187,7 @@ class Gpu : public CudaBackend {
   Device device_;
   KernelCache cache_;
   GpuStreams streams_;
-  DeviceMemory position_;  // of the step under way
+  DeviceMemory position_;  // of the current step
   PinnedMemory position_of_host_;
   OwnedStream apart_ = make_stream();
   std::mutex apart_mutex_;
@@ -195,7 +195,7 @@ class Gpu : public CudaBackend {
   std::unique_ptr<Products> products_;
   std::unique_ptr<Fusions> fusions_;
   std::unique_ptr<AttentionChoice> attention_;
-  CapturedStep capture_{streams_};  // given back before the kernels that it starts
+  CapturedStep capture_{streams_};  // destroyed first: it starts kernels of members above
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The backend of one GPU: its memory, its streams, and every operation of the tables of kernels.
+// The backend that computes on one NVIDIA GPU. It owns memory and streams of the GPU, and runs
+// every operation that has a kernel in the tables (tables.h).
 #pragma once
 
 #include <memory>
@@ -13,21 +14,24 @@ namespace meshwright::exec {
 struct CudaOptions {
   int device = 0;
   bool tf32 = false;            // fp32 matmuls on tensor cores, which round factors to tf32
-  bool deterministic = false;   // chooses no algorithm by timing: the same bits in every run
-  std::string folder;           // for compiled kernels and choices of algorithms
-  int left_to_collectives = 0;  // multiprocessors that matmuls leave free
+  bool deterministic = false;   // chooses no algorithm by timing, and none whose bits change
+  std::string folder;           // caches compiled kernels and choices of algorithms
+  int left_to_collectives = 0;  // multiprocessors that matmuls do not use
 };
 
 class CudaBackend : public Backend, public StreamSource {};
 
-// Makes the backend. Its device becomes the process's current one. Throws InputError if there is no
-// such device, or if this build has no machine code for it. The message then has the device's
-// architecture and those of the build.
+// Makes the backend. Its device becomes the current one of the process. Throws InputError if
+// `device` is not below cuda_devices(), if the folder cannot be made, or if a first kernel fails on
+// the device, as it does if this build has no machine code for it. In the last case, the message
+// has the device's architecture and those of the build.
 std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options);
 
-// Returns the number of GPUs, 0 without a GPU or its driver.
+// Returns the number of GPUs. Returns 0 if there is no GPU or no driver.
 int cuda_devices();
 
-DeviceDescription cuda_device(int index);  // throws InputError if there is no such device
+// Makes the device the current one of the process. Throws InputError if `index` is not below
+// cuda_devices().
+DeviceDescription cuda_device(int index);
 
 }  // namespace meshwright::exec

@@ -1,7 +1,9 @@
 // The interface of the CUDA backend's kernels. models/program/graph/op.h says what each operation
-// computes. Kernels compute in fp32 whatever the storage type (f32, f16, bf16) and add in an order
-// that depends only on the shapes, without floating-point atomics. So the same inputs give the same
-// bits, except in cuDNN's attention (cudnn_attention.h).
+// computes. Tensors are mostly f32, f16 or bf16. Sums are in fp32 or wider, and no sum of
+// floating-point numbers uses atomics, whose order would depend on timing. So these kernels give
+// the same bits for the same inputs on the same GPU. Kernels of libraries may not: matmul
+// algorithms may be chosen by timing (products.h), and cuDNN's attention adds gradients in an order
+// that changes (cudnn_attention.h).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -18,21 +20,21 @@ class AttentionChoice;  // attention_library.h
 struct Device {
   int multiprocessors = 1;
   int major = 8, minor = 0;              // compute capability
-  std::int64_t shared_bytes = 48 << 10;  // that a block may have
+  std::int64_t shared_bytes = 48 << 10;  // most shared memory of a block
   Products* products = nullptr;
   Fusions* fusions = nullptr;
-  AttentionChoice* attention = nullptr;  // null: no library's kernels
+  AttentionChoice* attention = nullptr;  // null: no library computes attention
 };
 
-// The number of the micro-batch's first sequence, counted from the run's first step: *of_step +
-// offset. *of_step is the step's position, in device memory, so that a captured graph can be
-// replayed for other steps.
+// The number of sequences of the run that come before the micro-batch's first one: *of_step +
+// offset. *of_step counts those before the step (OpContext::step_position). It is in device memory,
+// so that a captured graph can be replayed for other steps.
 struct FirstSequence {
   const long long* of_step;
   long long offset;
 };
 
-// The arguments of a kernel. Operands are aligned to 16 bytes.
+// The arguments of a kernel. Whole tensors are aligned to 16 bytes.
 struct KernelCall {
   const OpCall& call;
   const OpOperands& operands;
@@ -63,16 +65,18 @@ struct KernelCall {
   }
 };
 
-// Issues the operation on the stream, and returns before it is done.
+// A function that issues an operation on the call's stream. The device may complete the operation
+// after the function has returned.
 using Kernel = void (*)(const KernelCall&);
 
-// A row of a table of operations. Every file of kernels has such a table, and row_of() in tables.h
+// A row of a table of operations. Files of kernels define such tables, and row_of() in tables.h
 // searches them all.
 struct Row {
   Op op;
   Kernel run;
-  // Returns the bytes of scratch memory, and lets the device's libraries get ready for the
-  // operation. Null if no library has a say: then gpu_scratch_bytes() are needed.
+  // Returns the bytes of scratch memory that the operation needs, and prepares libraries for the
+  // operation. If the pointer is null, there is nothing to prepare, and gpu_scratch_bytes() returns
+  // the bytes.
   std::int64_t (*prepare)(const OpCall&, const Device&) = nullptr;
 };
 

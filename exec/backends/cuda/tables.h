@@ -1,4 +1,4 @@
-// The tables of operations of the CUDA backend. Each file of kernels has one.
+// Lists the tables of operations of the CUDA backend. Each table is defined beside its kernels.
 #pragma once
 
 #include <span>
@@ -50,8 +50,8 @@ inline const Row* row_of(Op op) {
   return nullptr;
 }
 
-// Returns the bytes of scratch memory that the operation needs. It is called before the operation
-// first runs and lets libraries prepare for it.
+// Returns the bytes of scratch memory that the operation needs. It must be called before the
+// operation first runs, because it also prepares libraries for the operation.
 inline std::int64_t workspace_of(const Row& row, const OpCall& call, const Device& device) {
   return row.prepare != nullptr ? row.prepare(call, device) : gpu_scratch_bytes(call);
 }

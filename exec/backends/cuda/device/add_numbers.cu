@@ -43,8 +43,8 @@ void add_typed(void* to, const void* from, std::int64_t count, cudaStream_t stre
   constexpr int wide = 16 / sizeof(T);
   const bool aligned = (reinterpret_cast<std::uintptr_t>(to) % 16 == 0) &&
                        (reinterpret_cast<std::uintptr_t>(from) % 16 == 0);
-  // Each thread has a chunk, up to as many blocks as keep any GPU's memory busy. With more chunks,
-  // threads take several.
+  // Each thread adds one chunk, unless that takes more than most_blocks blocks, which are enough to
+  // keep any GPU's memory busy. Then threads add several chunks.
   constexpr std::int64_t most_blocks = 4096;
   const std::int64_t work = aligned ? (count + wide - 1) / wide : count;
   const std::int64_t blocks = std::min((work + threads - 1) / threads, most_blocks);

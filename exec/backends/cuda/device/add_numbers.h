@@ -12,7 +12,7 @@ namespace meshwright::exec::cuda {
 
 // Computes to[i] += from[i] for elements of f32 or f64, or of f16 or bf16 (added in fp32, rounded
 // once). The arrays must not overlap, unless they are the same. The work is issued on the stream.
-// Throws RunError for another type.
+// Throws RunError for another type, or if the kernel cannot be started.
 void add_numbers(void* to, const void* from, std::int64_t count, Dtype dtype, cudaStream_t stream);
 
 }  // namespace meshwright::exec::cuda

@@ -43,11 +43,12 @@ std::optional<std::string> kernel_in(const std::string& file) {
 
 struct Found {
   bool is_there = false;
-  std::optional<std::string> kernel;  // none: no file, or a damaged one
+  std::optional<std::string> kernel;  // none if no intact file could be read
 };
 
 Found kernel_at(const std::string& path) {
-  // The file is examined once, because other processes may remove or write it between two looks.
+  // The status is asked for only once, because other processes may remove or write the file between
+  // two queries. A file that is removed later fails to open.
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
   if (!fs::is_regular_file(status)) return {fs::exists(status), {}};
@@ -91,7 +92,7 @@ std::string KernelCache::get(const KernelKey& key, const std::function<std::stri
     fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
     return *std::move(found.kernel);
   }
-  const bool damaged = found.is_there;  // as it was read: another process may write it by now
+  const bool damaged = found.is_there;  // when it was read; another process may replace it
   counts_.damaged += damaged ? 1 : 0;
   ++counts_.misses;
   std::string kernel = make();
@@ -99,15 +100,16 @@ std::string KernelCache::get(const KernelKey& key, const std::function<std::stri
     ++counts_.not_stored;
     return kernel;
   }
-  // Another process may have been faster, in which case its file is used.
+  // Another process may have written the file first, in which case its content is used.
   return kernel_at(file).kernel.value_or(kernel);
 }
 
-// Writes the file. An existing file stays as it is, unless the new one `replaces` a damaged one.
-// Returns whether the file exists afterwards.
+// Writes the file, then removes old files. If `replaces` is set, it replaces a damaged file.
+// Otherwise, a file that another process has written stays, if the file system has hard links.
+// Returns false if the file could not be written.
 bool KernelCache::store(const std::string& path, const std::string& content, bool replaces) const {
   std::error_code error;
-  if (!fs::is_directory(folder_, error)) return false;  // somebody took it away
+  if (!fs::is_directory(folder_, error)) return false;  // the folder was removed
   const PartName part(folder_);
   try {
     OutputFile out(part.path());
@@ -117,16 +119,17 @@ bool KernelCache::store(const std::string& path, const std::string& content, boo
     return false;
   }
   if (!replaces) fs::create_hard_link(part.path(), path, error);
-  // Renames the file if it replaces one, or if the file system has no links.
+  // Renames the file if it replaces one, or if the link failed for another reason than that the
+  // file exists, for example because the file system has no links.
   if (replaces || (error && error != std::errc::file_exists)) fs::rename(part.path(), path, error);
   const bool stored = !error || error == std::errc::file_exists;
   if (stored) remove_oldest(path);
   return stored;
 }
 
-// Removes the least recently used files until the folder is small enough. Other processes may do
-// the same at once, so a file that is already gone is not an error. Parts of files that a killed
-// process left behind also become old and are removed.
+// Removes the least recently used files, except `except`, until all files together hold at most
+// most_bytes_ bytes. Other processes may do the same at once, so a file that is already gone is not
+// an error. Unfinished files that a killed process left behind also become old and are removed.
 void KernelCache::remove_oldest(const std::string& except) const {
   struct Entry {
     fs::file_time_type used;

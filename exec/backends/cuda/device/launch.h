@@ -1,5 +1,5 @@
-// Starts kernels and gives them dynamic shared memory. Only here do the device's compiler and the
-// tests' emulation of a device (tests/cuda_emulation) differ.
+// Starts kernels and gives them dynamic shared memory. There is a version for the compiler of CUDA
+// and one for the emulated device of the tests (tests/cuda_emulation).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,8 +16,8 @@ struct Shape3 {
   unsigned int x = 1, y = 1, z = 1;
 };
 
-// Returns how many blocks serve `count` things if each block serves `of_block` of them. A grid has
-// at most 2^31 - 1 blocks in x.
+// Returns how many blocks serve `count` things if each block serves `of_block` of them. An internal
+// check fails if they are more than 2^31 - 1, which is the most in a grid's x dimension.
 inline unsigned int blocks_for(std::int64_t count, std::int64_t of_block) {
   const std::int64_t blocks = (count + of_block - 1) / of_block;
   MESHWRIGHT_CHECK(count >= 0 && blocks <= 0x7fffffff, "a grid has at most 2^31 - 1 blocks");

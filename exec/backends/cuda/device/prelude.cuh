@@ -1,6 +1,7 @@
-// Code that all kernels share: 16-bit types, vector accesses, sums over a row, Philox, the
-// activation functions. The lines between the two marks are also the text before the kernels of
-// fused operations (fused_source.h), so they use nothing of other headers.
+// Code that kernels share: 16-bit types, vector accesses, sums over a row, Philox, the activation
+// functions. The lines between the marks "begin" and "end" are also compiled at run time before the
+// kernels of fused operations (fused_source.h), so they use only what CUDA's run-time compiler
+// knows without headers.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,7 +9,8 @@
 namespace meshwright::exec::cuda {
 
 // ---- begin
-// Numbers as they are stored. fp32 is computed with.
+// 16-bit types in which numbers are stored. Kernels widen the numbers to fp32 to compute with them,
+// except in products on tensor cores.
 struct f16 {
   unsigned short bits;
 };
@@ -27,7 +29,8 @@ inline __device__ unsigned short half_of_float(float x) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
   return bits;
 }
-// Hides where an address comes from: else what is loaded again would be kept in registers instead.
+// Returns the same address, but hides from the compiler that it is the same. Otherwise the compiler
+// would keep elements in registers instead of loading them a second time.
 template <typename T>
 inline __device__ const T* again(const T* address) {
   asm volatile("" : "+l"(address));
@@ -42,8 +45,8 @@ inline __device__ float widened(bf16 x) { return __uint_as_float((unsigned int)x
 inline __device__ void narrow(float x, float& to) { to = x; }
 inline __device__ void narrow(float x, f16& to) { to.bits = half_of_float(x); }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-// To nearest, ties to even: one instruction from Ampere on. With two numbers of a row at a time
-// kernels of long rows spilled registers.
+// Returns two bf16 numbers in one word, each rounded to nearest, ties to even. GPUs have one
+// instruction for this from Ampere on.
 inline __device__ unsigned int two_bf16(float low, float high) {
   unsigned int both;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
@@ -51,7 +54,9 @@ inline __device__ unsigned int two_bf16(float low, float high) {
 }
 inline __device__ void narrow(float x, bf16& to) { to.bits = (unsigned short)two_bf16(x, 0.0f); }
 #else
-// To nearest, ties to even: half of the last place that stays, and one more for odd ones, carries.
+// Rounds to the nearest bf16, ties to even, on bits. Adding 0x7fff, and 1 more if the lowest bit
+// that stays is 1, carries into the upper 16 bits exactly if the magnitude must be rounded up. A
+// NaN stays a NaN.
 inline __device__ void narrow(float x, bf16& to) {
   const unsigned int bits = __float_as_uint(x);
   const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
@@ -60,7 +65,7 @@ inline __device__ void narrow(float x, bf16& to) {
 }
 #endif
 
-// The value that is left of x when it is stored.
+// Returns x as it is after it was stored as a T and loaded again.
 template <typename T>
 inline __device__ float rounded(float x) {
   T stored;
@@ -74,12 +79,14 @@ inline __device__ float rounded<bf16>(float x) {
 }
 #endif
 
-// Neighbouring elements, moved 16 bytes at a time where they are as many.
+// n neighbouring elements, aligned so that they are moved 16 bytes at a time, or all at once if
+// they have fewer bytes.
 template <typename T, int n>
 struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Chunk {
   T element[n];
 };
-// Elements in whole 32-bit registers, as in memory. An element of 16 bits takes half a register.
+// n elements in 32-bit registers, with the same bits as in memory. Two elements of 16 bits share a
+// register. The elements must fill whole registers.
 template <typename T, int n>
 struct Packed {
   static constexpr int words = n * (int)sizeof(T) / 4;
@@ -146,9 +153,10 @@ inline __device__ void store_exact(bf16* to, const float* from) {
   }
 }
 
-// Sums over the threads of a row: a warp, or the whole block. Every thread gets the same bits.
-// `turn` is 0 in a block's first call and then 1 and 0 by turns: where sums are written, all have
-// read those of two calls before, and one barrier is enough.
+// Sums over the threads of a row: a warp (`threads` is 32) or the whole block. Every thread of the
+// row gets the same bits. A kernel whose rows are blocks must pass 0 as `turn` in the first call,
+// and then 1 and 0 alternately. Before a call writes to shared memory, all threads have then read
+// what the call before the last one wrote there, so one barrier is enough.
 template <int threads, int n>
 inline __device__ void add_over_row(float (&sum)[n], int turn) {
 #pragma unroll
@@ -172,14 +180,15 @@ inline __device__ void add_over_row(float (&sum)[n], int turn) {
     }
   }
 }
-// May be called at any time, because it first waits until the sums of earlier calls have been read.
+// Sums as the function above, but needs no `turn`: if rows are blocks, it first waits until all
+// threads have read the sums of earlier calls.
 template <int threads, int n>
 inline __device__ void add_over_row(float (&sum)[n]) {
-  if (threads > 32) __syncthreads();  // the sums before these have been read
+  if (threads > 32) __syncthreads();  // all threads have read earlier sums
   add_over_row<threads>(sum, 0);
 }
 
-// Philox4x32-10 (Salmon et al., SC 2011).
+// One block, four words, of the random-number generator Philox4x32-10 (Salmon et al., SC 2011).
 struct Random {
   unsigned int word[4];
 };
@@ -198,8 +207,8 @@ inline __device__ Random philox(unsigned int c0, unsigned int c1, unsigned int c
   }
   return {{c0, c1, c2, c3}};
 }
-// Returns the words of n neighbouring columns. Four columns share a block. If n is a multiple of 4,
-// `column` must be one too.
+// Sets `words` to the random words of the n columns from `column` on. Four columns share a block of
+// Philox. If n is a multiple of 4, `column` must be one too.
 template <int n>
 inline __device__ void random_words(unsigned int (&words)[n], unsigned long long key,
                                     long long sequence, long long row, long long column) {
@@ -217,8 +226,9 @@ inline __device__ void random_words(unsigned int (&words)[n], unsigned long long
   }
 }
 
-// Returns which place of the sequence a token has. A rank of a context group of `degree` ranks
-// holds `held` tokens: the rank-th piece of the sequence, and the rank-th piece from its end.
+// Returns the position in the sequence of element `token` of the `held` tokens that a rank of a
+// context group of `degree` ranks holds. The sequence is cut into 2 * degree pieces, and rank r
+// holds pieces r and 2 * degree - 1 - r, so that all ranks have equal work under a causal mask.
 inline __device__ long long context_position(int degree, int rank, long long held,
                                              long long token) {
   if (degree == 1) return token;
@@ -227,7 +237,8 @@ inline __device__ long long context_position(int degree, int rank, long long hel
 }
 
 inline __device__ float square(float x) { return x * x; }
-// Within 2 units in the last place, and without a call, as the exact division would be.
+// The fast division calls no subroutine, unlike an exact one. Its error is at most 2 units in the
+// last place for denominators up to 2^126, and the quotient is 0 for larger ones.
 inline __device__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
 inline __device__ float silu(float x) { return x * sigmoid(x); }
 inline __device__ float silu_slope(float x) {
@@ -239,7 +250,8 @@ inline __device__ float gelu_erf(float x) { return x * normal_cdf(x); }
 inline __device__ float gelu_erf_slope(float x) {
   return normal_cdf(x) + x * 0.398942280f * expf(-0.5f * x * x);
 }
-// x (1 + tanh u) / 2 = x sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715 x^3).
+// The tanh form of GELU is x (1 + tanh u) / 2 = x sigmoid(2u) with u = sqrt(2/pi) (x + 0.044715
+// x^3).
 inline __device__ float gelu_tanh(float x) {
   return x * sigmoid(x * (1.59576912f + 0.0713548163f * x * x));
 }

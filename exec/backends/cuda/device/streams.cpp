@@ -2,9 +2,10 @@
 
 namespace meshwright::exec::cuda {
 
-// Makes the streams, all but the compute stream with high priority. The kernels of collectives need
-// few multiprocessors, but soon, because other ranks wait for them. After the blocks of a matmul
-// they would begin only when its last wave ends.
+// Makes the streams. All except the compute stream have high priority. The kernels of collectives
+// need few multiprocessors, but soon, because other ranks wait for them. With the same priority as
+// a matmul whose blocks still wait for multiprocessors, a collective would have to wait for all of
+// these blocks to start.
 GpuStreams::GpuStreams() {
   for (std::size_t i = 0; i < streams_.size(); ++i)
     streams_[i] = make_stream(static_cast<Stream>(i) == Stream::compute ? StreamPriority::usual

@@ -1,4 +1,4 @@
-// The streams of a GPU, the events between them, and a step captured from all of them.
+// The streams of a GPU, the events between them, and the capture of a step on all streams.
 #pragma once
 
 #include <array>
@@ -34,7 +34,8 @@ class GpuStreams : public Streams {
   int stamps_ = 0;
 };
 
-// A captured step. All other streams begin after stream 0, and stream 0 ends after all of them.
+// A step that is captured as a CUDA graph. Capture begins on stream 0, for which the other streams
+// then wait. It ends on stream 0, after this has waited for all others.
 class CapturedStep : public StepCapture {
  public:
   explicit CapturedStep(GpuStreams& streams);

@@ -13,7 +13,8 @@ namespace meshwright::exec::cuda {
 template <typename T>
 constexpr int vector_of = 16 / static_cast<int>(sizeof(T));
 
-// Calls `work` with a value of the C++ type: float, bf16 or f16.
+// Calls `work` with a value of the C++ type: float, bf16 or f16. Throws NotSupportedYet for other
+// types.
 template <typename Work>
 void with_type(Dtype dtype, Work work) {
   switch (dtype) {
@@ -29,8 +30,9 @@ void with_type(Dtype dtype, Work work) {
 }
 
 // Calls work.operator()<T, vector>(), where `vector` is how many neighbouring elements are moved at
-// once: 16 bytes if `unit` is a multiple of that, otherwise one. The widths of rows, and the
-// offsets at which their parts begin, must be multiples of `unit`.
+// once. It is the number of elements in 16 bytes if `unit` is a multiple of that number, otherwise
+// 1. The widths of rows, and the offsets at which their parts begin, must be multiples of `unit`
+// elements.
 template <typename Work>
 void with_vectors(Dtype dtype, std::int64_t unit, Work work) {
   with_type(dtype, [&]<typename T>(T) {

@@ -27,8 +27,9 @@ Lead product_alone(const Fusion& fusion) {
   return lead;
 }
 
-// Returns whether the result of step i is needed after the next step: a later step reads it, or it
-// is an output of the fusion. Both end where a step overwrites the operand.
+// Returns whether the result of step i is needed after the next step: a step after that one reads
+// it, or it is an output of the fusion. Only steps before the next one that overwrites the operand
+// count, and the output only if there is no such step.
 bool is_needed(const Fusion& fusion, std::size_t i) {
   const int made = fusion.steps[i].outputs[0];
   for (std::size_t j = i + 1; j < fusion.steps.size(); ++j) {
@@ -47,8 +48,8 @@ bool is_given(const Fusion& fusion, const Lead& lead, int operand) {
 bool has_bias(const Lead& lead) { return lead.bias >= 0; }
 
 // Returns the lead with one more step of the fusion, or nothing if that step cannot be in its
-// epilogue. It can if it adds a bias, or is GELU or its gradient in the form with tanh, and its
-// operands suit.
+// epilogue. It can be if it adds a bias, or is GELU in the form with tanh or the gradient of this,
+// and if its operands suit.
 std::optional<Lead> longer(const Fusion& fusion, Lead lead) {
   const std::size_t last = lead.steps - 1;
   const FusedStep& step = fusion.steps[lead.steps];
@@ -95,8 +96,8 @@ std::vector<Lead> leads_of(const Fusion& fusion) {
     leads.push_back(*std::move(next));
   }
   std::ranges::reverse(leads);
-  // Removes leads whose result is internal: it would not be in memory, and only steps of the same
-  // lead can read it.
+  // Removes leads whose result is internal: the result would not be in memory, and only steps of
+  // the same lead can read it.
   std::erase_if(leads, [&](const Lead& lead) { return fusion.is_internal(lead.c); });
   return leads;
 }

@@ -1,6 +1,6 @@
-// Finds the part of a fused operation that cuBLASLt computes. If the operation begins with a matmul
-// (Fusion::Loop::product_first), that part is the matmul, and perhaps steps that follow it, as its
-// epilogue.
+// Finds the part of a fused operation that cuBLASLt computes, here called the lead. If the
+// operation begins with a matmul (Fusion::Loop::product_first), the lead is that matmul, and
+// perhaps steps after it that cuBLASLt can compute as the matmul's epilogue.
 #pragma once
 
 #include <vector>
@@ -14,12 +14,12 @@ struct Lead {
   ProductForm form;
   // The lead's operands, as indices in Fusion::operands, or -1 for none.
   int a = -1, b = -1, c = -1, start = -1, bias = -1, saved = -1;
-  std::size_t steps = 1;  // of the fusion that this computes
+  std::size_t steps = 1;  // number of the fusion's first steps that this computes
 };
 
-// Returns the ways to begin the fusion with one product of cuBLASLt: the matmul with as many of the
-// next steps as its epilogue can have, then with fewer, and last the matmul alone. Those with a
-// result that is internal to the fusion are left out. cuBLASLt may not support them all, so the
+// Returns the possible leads of a fusion that begins with a matmul: the matmul with as many of the
+// next steps as its epilogue can have, then with fewer, and last the matmul alone. Leads whose
+// result is internal to the fusion are left out. cuBLASLt may not support all of them, so the
 // caller asks Products::prepare().
 std::vector<Lead> leads_of(const Fusion& fusion);
 

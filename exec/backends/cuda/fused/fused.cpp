@@ -21,14 +21,14 @@ void* address_of(const KernelCall& k, const Fusion& fusion, int operand) {
   return const_cast<void*>(data);
 }
 
-// Returns the generated kernel of the fusion's steps, or nothing if they cannot have one and run
-// one by one.
+// Returns the generated kernel of the fusion's steps, or nothing if there can be none for them or
+// if it needs more shared memory than the device has.
 std::optional<FusedKernel> kernel_of(const Fusion& fusion, const Device& device) {
   if (fusion.loop != Fusion::Loop::blocks && fusion.loop != Fusion::Loop::product_first)
     return std::nullopt;
   try {
     FusedKernel kernel = fused_kernel(fusion, name_of_kernel);
-    constexpr std::int64_t of_its_own = 1 << 10;  // static variables, at most
+    constexpr std::int64_t of_its_own = 1 << 10;  // most bytes of static variables
     if (kernel.shared_bytes + of_its_own > device.shared_bytes) return std::nullopt;
     return kernel;
   } catch (const NotSupportedYet&) {
@@ -58,8 +58,8 @@ const Fusions::Loaded& Fusions::load(const FusedKernel& kernel) {
   return loaded_.emplace(kernel.source, std::move(loaded)).first->second;
 }
 
-// Chooses the lead with most steps that cuBLASLt supports, and takes its steps from those that are
-// left.
+// Chooses the lead with most steps that cuBLASLt supports, or the one with fewest if it supports
+// none. Takes the lead's steps, except its matmul, from prepared.steps.
 void Fusions::prepare_lead(Prepared& prepared, const Device& device) const {
   const std::vector<Lead> leads = leads_of(*prepared.fusion);
   const auto found = std::ranges::find_if(
@@ -68,8 +68,8 @@ void Fusions::prepare_lead(Prepared& prepared, const Device& device) const {
   prepared.steps = without_led(prepared.steps, *prepared.lead);
 }
 
-// Prepares the steps that are left of the fusion: one generated kernel if possible, otherwise a
-// kernel for each step.
+// Prepares the steps after those of the lead: one generated kernel if possible, otherwise a kernel
+// for each step.
 void Fusions::prepare_steps(Prepared& prepared, const OpCall& call, const Device& device) {
   if (std::optional<FusedKernel> kernel = kernel_of(prepared.steps, device)) {
     const Loaded& loaded = load(*kernel);

@@ -1,6 +1,7 @@
-// Runs fused operations (models/program/graph/fusion.h). cuBLASLt computes a matmul and the steps
-// that fit into its epilogue, kernels that are generated and compiled for the fusion
-// (fused_source.h) compute steps on rows, and steps without either run one by one.
+// Runs fused operations (models/program/graph/fusion.h). cuBLASLt computes a matmul at their
+// beginning, with the steps that fit into its epilogue. One kernel, which is generated and compiled
+// for the fusion (fused_source.h), computes the steps that are left. If there can be no such
+// kernel, the steps run one by one.
 #pragma once
 
 #include <cstdint>
@@ -19,16 +20,16 @@
 
 namespace meshwright::exec::cuda {
 
-// Prepares and runs the fusions of one device. One thread uses it.
+// Prepares and runs the fusions of one device. Only one thread may use it.
 class Fusions {
  public:
   // `cache` holds compiled kernels and must live longer. `architecture` is a name like "sm_90".
   Fusions(KernelCache& cache, std::string architecture)
       : cache_(cache), architecture_(std::move(architecture)) {}
 
-  // Returns the bytes of scratch memory that the fusion needs. Compiles and loads its kernels and
-  // chooses the algorithm of its matmul, so it must be called before the fusion first runs, outside
-  // of a capture.
+  // Returns the bytes of scratch memory that the fusion needs. Loads its kernel, after compiling it
+  // if the cache does not have it, and chooses the algorithm of its matmul. So it must be called
+  // before the fusion first runs, outside of a capture.
   std::int64_t prepare(const OpCall& call, const Device& device);
   void run(const KernelCall& call);
 
@@ -47,7 +48,7 @@ class Fusions {
     std::shared_ptr<const Fusion> fusion;
     std::optional<Lead> lead;
     std::optional<Generated> generated;
-    Fusion steps;  // the steps that `lead` leaves, run one by one without `generated`
+    Fusion steps;  // steps after those of `lead`; run one by one without `generated`
     std::int64_t workspace = 0;
   };
 
@@ -61,7 +62,7 @@ class Fusions {
   KernelCache& cache_;
   std::string architecture_;
   std::map<std::string, Loaded> loaded_;                // by source, because layers share kernels
-  using Key = std::pair<const Fusion*, std::uint32_t>;  // with OpCall::overwrites
+  using Key = std::pair<const Fusion*, std::uint32_t>;  // second: OpCall::overwrites
   std::map<Key, Prepared> prepared_;
 };
 

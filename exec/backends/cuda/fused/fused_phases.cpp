@@ -13,7 +13,7 @@ namespace meshwright::exec::cuda {
 
 namespace {
 
-// Returns x as a float literal, with the fewest digits that restore the same float.
+// Returns a finite x as a float literal, with the fewest digits that restore the same float.
 std::string literal(double x) {
   std::string text = fmt::format("{}", static_cast<float>(x));
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
@@ -49,8 +49,8 @@ Layout layout_of(std::int64_t width, std::int64_t rows, std::int64_t element_byt
   const bool warps = width <= (sums ? longest_adding_row_of_warp : longest_row_of_fused_warp);
   if (!warps) {
     // In rows of at most longest_row_of_fused_warp elements, a thread has fewer columns if the
-    // kernel also keeps sums over the rows, besides values of the row and of the next row. Fewer
-    // registers a thread leave room for more warps.
+    // kernel also keeps sums over the rows. Then a thread needs fewer registers, which leaves room
+    // for more warps.
     const int columns =
         sums && width <= longest_row_of_fused_warp ? columns_of_adding_thread : columns_of_thread;
     const std::int64_t wanted = (width + columns - 1) / columns;
@@ -71,16 +71,16 @@ struct Saved {
   int made = 0;
 };
 
-// Floats that a thread keeps in registers, if a warp or a block has a row. A thread has 255
-// registers, but also needs some for the loads of several turns: with larger limits the compiler
-// spilled registers in random fusions for sm_80 and sm_90.
+// The most floats that a thread keeps in registers, if a warp or a block has a row. A thread has
+// 255 registers, but also needs some for the loads of several turns: with larger limits the
+// compiler spilled registers in random fusions for sm_80 and sm_90.
 constexpr int kept_by_warp = 80, kept_by_block = 96;
-// The limit for kernels with so many blocks on a multiprocessor that a thread may have only 96
-// registers.
+// The most floats that a thread keeps if so many blocks run at once on a multiprocessor that a
+// thread may have only 96 registers.
 constexpr int kept_by_many = 52;
-// Bytes of shared memory in which a block keeps values. Every architecture from sm_80 on has at
-// least 99 KiB for a block that asks for them. V100 has 96 KiB, which must also hold the kernel's
-// static variables, so the longest rows have no generated kernel there (fused.cpp).
+// The most bytes of shared memory in which a block keeps values. Every architecture from sm_80 on
+// has at least 99 KiB for a block that asks for them. V100 has 96 KiB, which must also hold the
+// kernel's static variables, so the longest rows have no generated kernel there (fused.cpp).
 constexpr std::int64_t kept_in_shared = 96 << 10;
 
 class Phases {
@@ -147,8 +147,8 @@ class Phases {
     return false;
   }
 
-  // Returns the operands of the node that the steps use. With `sums` these are the gradients that
-  // are summed over rows, otherwise all others.
+  // Returns the operands that the steps use, except internal ones. With `sums` these are the
+  // gradients that are summed over rows, otherwise all others.
   std::vector<int> operands_of(bool sums) const {
     std::vector<char> mentioned(fusion_.operands.size(), 0);
     for (std::size_t i = first_step(); i < fusion_.steps.size(); ++i) {
@@ -179,8 +179,8 @@ class Phases {
     return found->second;
   }
 
-  // Returns the value that a step reads: the result of an earlier step, its row of a matrix, or a
-  // row that all rows share.
+  // Returns the value that a step reads: the result of an earlier step, the current row of a
+  // matrix, or an operand that all rows share.
   int argument(int operand) {
     if (current_[operand] >= 0) return current_[operand];
     return loaded(operand, fusion_.cut[operand] ? own_row() : "");
@@ -205,8 +205,8 @@ class Phases {
     current_[operand] = value;
   }
 
-  // Adds a sum over the columns of a row to a phase. Returns the name of the sum, which has its
-  // value after the phase.
+  // Adds a sum over the columns of a row to a phase. Returns the expression for the sum, which is
+  // complete after the phase.
   std::string sum_over_row(int in_phase, const std::string& text, std::vector<int> arguments,
                            Op op) {
     const int number = phase(in_phase).sums++;
@@ -259,8 +259,8 @@ class Phases {
       set_operand(step.outputs[static_cast<int>(i)], made, forms[i], arguments, step.op);
   }
 
-  // Returns the expression for the row's index among the rows of all ranks, which share them under
-  // sequence parallelism.
+  // Returns the expression for the row's index among the rows of all ranks of a tensor group.
+  // Without sequence parallelism it is `row`, because every rank has all rows.
   static std::string row_in_all(const Attributes& a, std::int64_t rows) {
     return a.sequence_parallel ? fmt::format("(row + tensor_rank * {}LL)", rows) : "row";
   }
@@ -395,8 +395,8 @@ class Phases {
 
   // ---- where values are kept
 
-  // Drops results that nothing reads (of a norm recomputed only for its statistics), and notes in
-  // which phases values are read.
+  // Drops results that no step reads and that are not outputs, such as those of a norm that is
+  // recomputed only for its statistics. Notes in which phases values are read.
   void find_reads() {
     std::vector<Statement> needed;
     for (auto each = made_.statements.rbegin(); each != made_.statements.rend(); ++each) {
@@ -410,9 +410,9 @@ class Phases {
     made_.statements.assign(needed.rbegin(), needed.rend());
   }
 
-  // Decides where values are kept. Sums and values that steps make come first. Loaded values come
-  // next and are loaded again if there is no room. Rows that all rows share are always loaded
-  // again, because they stay in the caches.
+  // Decides where values are kept. Sums over rows and values that steps make come first. Loaded
+  // values come next, and are loaded again if no registers are left. Operands that all rows share,
+  // such as a bias, are always loaded again, because they stay in the caches.
   void find_homes() {
     registers_ = made_.layout.rows_at_once > 1 ? kept_by_warp : kept_by_block;
     for (int id : made_.sums) made_.sum_home[id] = home(true);
@@ -436,7 +436,7 @@ class Phases {
               : static_cast<int>(adding_blocks_at_once(layout.threads) / (few ? 1 : 2));
   }
 
-  // Decides which values are read ahead for the next row, as far as the remaining registers
+  // Decides which values are loaded before their row's turn, as far as the remaining registers
   // suffice.
   void find_ahead() {
     int of_row = 0;
@@ -477,9 +477,9 @@ class Phases {
   FusedPhases made_;
   std::int64_t width_ = 0, least_element_bytes_ = bytes_of(Dtype::f32);
   std::vector<int> current_;  // per operand: the value that a step made last; -1: none
-  std::map<std::pair<int, std::string>, int> loaded_;  // of operand and offset
-  std::map<int, Saved> saved_;                         // of operand
-  int registers_ = 0;                                  // left
+  std::map<std::pair<int, std::string>, int> loaded_;  // by operand and offset
+  std::map<int, Saved> saved_;                         // by operand
+  int registers_ = 0;                                  // floats that still fit
 };
 
 }  // namespace

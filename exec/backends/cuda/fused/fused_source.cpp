@@ -70,8 +70,8 @@ class Writer {
     line("}");
   }
 
-  // Declares a kept value: an array of a thread's columns in registers, or the row in shared
-  // memory.
+  // Declares a value that is kept between phases: an array of a thread's columns in registers, or
+  // the address of the row in shared memory. Values of other homes are not declared here.
   void declare_kept(const std::string& name, Home home, const char* initial) {
     if (home == Home::registers)
       line(fmt::format("float {}[{}]{};", name, of_.layout.elements(), initial));
@@ -147,8 +147,9 @@ class Writer {
     for (const std::string& text : of.after) line(text);
   }
 
-  // Returns the argument `turn` of add_over_row for a phase's sums. If a block works on a row, 0
-  // and 1 alternate from phase to phase, and from row to row too.
+  // Returns the text of the argument `turn` of add_over_row for a phase's sums. It is empty if a
+  // warp has a row. If a block has a row, 0 and 1 alternate from one phase with sums to the next,
+  // and also from row to row.
   std::string turn_of(int number) const {
     if (of_.layout.threads == 32) return "";
     const auto has_sums = [](const Phase& phase) { return phase.sums > 0; };
@@ -181,7 +182,7 @@ class Writer {
     close_columns();
   }
 
-  // Writes the load of a value, once or in every phase that reads it.
+  // Writes the load of a value if this phase reads it and it was not kept since an earlier phase.
   void write_load(int id, int number) {
     const Value& value = of_.values[id];
     if (value.read.count(number) == 0) return;
@@ -267,7 +268,8 @@ class Writer {
 
   // Returns how many rows are read ahead at once.
   int ahead() const { return of_.layout.rows_ahead; }
-  // Returns the index of a row among those that are read ahead at once, or nothing if there is one.
+  // Returns the text of the index of a row among those that are read ahead at once. It is empty if
+  // there is only one.
   std::string slot() const { return ahead() > 1 ? "[slot]" : ""; }
 
   void open_slots(const std::string& row) {
@@ -283,7 +285,7 @@ class Writer {
   }
 
   void open_strip() {
-    line("#pragma unroll 1");  // what is ahead is said here
+    line("#pragma unroll 1");  // not unrolled, because loads ahead are explicit
     if (ahead() == 1) return open("for (long long row = begin; row < end; ++row)");
     open(fmt::format("for (long long first = begin; first < end; first += {})", ahead()));
     line("#pragma unroll");
@@ -297,7 +299,7 @@ class Writer {
     return fmt::format("p{}[{} * {} + {}]", number.operand, row, number.columns, number.column);
   }
 
-  // Writes the code that starts to read ahead for a row.
+  // Writes the code that loads the values of `row` ahead of its turn.
   void read_row(const std::string& row) {
     for (const RowNumber& each : of_.numbers)
       line(fmt::format("next_{}{} = {};", each.name, slot(), place(each, row)));
@@ -332,8 +334,8 @@ class Writer {
     close_slots();
   }
 
-  // Writes the code that takes what was read ahead as the current row, and then reads the next row
-  // ahead.
+  // Writes the code that makes the values that were read ahead those of the current row, and then
+  // reads a later row ahead.
   void take_next() {
     for (const RowNumber& each : of_.numbers)
       line(fmt::format("const float {0} = next_{0}{1};", each.name, slot()));
@@ -424,8 +426,8 @@ class Writer {
   FusedKernel kernel_;
   std::int64_t shared_used_ = 0;
   int depth_ = 0;
-  bool guarded_ = false;           // threads may have fewer columns than others
-  std::size_t columns_begin_ = 0;  // of the text in a loop over columns
+  bool guarded_ = false;           // some threads have fewer columns than others
+  std::size_t columns_begin_ = 0;  // where the body of the loop over columns begins
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Generates the CUDA source of a fused operation: one kernel that reads each row once and takes it
-// through all steps. nvrtc.h compiles the source.
+// Generates the CUDA source of a fused operation: a kernel that takes each row through all steps,
+// and a second kernel if gradients are summed over rows. nvrtc.h compiles the source.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,16 @@ namespace meshwright::exec::cuda {
 // row, Philox, and the activation functions. A source must have it once, before its kernels.
 std::string_view fused_prelude();
 
-// The generated kernel `name`, how to launch it, and its arguments, in this order:
-//   the addresses of `operands` (each aligned to 16 bytes);
-//   if partial_bytes > 0, the address of that many bytes of scratch memory, which need not be
-//   cleared; if it counts positions, FirstSequence's address and offset
-//   (exec/backends/cuda/kernels.h), and OpContext's int tensor_rank, context_rank; an unsigned long
-//   long for each of `keys`, so that modules which differ in their dropout_key share a kernel.
+// The generated kernel `name`, and how to launch it. Its first arguments are the addresses of
+// `operands`, each aligned to 16 bytes. If partial_bytes > 0, the next one is the address of as
+// many bytes of scratch memory, which need not be cleared. If counts_positions is set, the next
+// ones are the two members of FirstSequence (exec/backends/cuda/kernels.h) and the tensor_rank and
+// context_rank of OpContext. The last ones are `keys`, each an unsigned long long, so that layers
+// that differ only in their dropout_key share a kernel.
+//
 // If there are `sums`, a second kernel, `name`_sums, then adds the partial sums to them. Its
 // arguments are an unsigned int whose bit i says that sum i is overwritten instead, the address of
-// the scratch memory, and the sums' addresses.
+// the scratch memory, and the addresses of the sums.
 struct FusedKernel {
   std::string name, source;
   std::int64_t blocks = 0;
@@ -39,10 +40,10 @@ struct FusedKernel {
 };
 
 // Generates the kernel for the steps of Loop::blocks, or for those of Loop::product_first that
-// follow the matmul. Its results are those of the steps one by one: each step's result is rounded
-// to its operand's type, and sums are in fp32, in an order that depends only on the shapes. Throws
-// NotSupportedYet if there can be no kernel, because of a matmul, an operation without a CUDA form,
-// a type, or rows that are too long.
+// follow the matmul. Each step's result is rounded to its operand's type, as if the step ran alone.
+// Sums are in fp32, in an order that depends only on the shapes and types. Throws NotSupportedYet
+// if there can be no kernel, for example because of a matmul, an operation without a CUDA form, a
+// type, or rows that are too long.
 FusedKernel fused_kernel(const Fusion& fusion, const std::string& name);
 
 }  // namespace meshwright::exec::cuda

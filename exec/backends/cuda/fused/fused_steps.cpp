@@ -33,8 +33,8 @@ class StepTypes {
       : step_(fusion.steps[step]),
         overwrites_(rows.first == 0 ? overwrites_of_step(fusion, step, call.overwrites) : 0) {
     for (int id : step_.inputs) in_[inputs_++] = fusion.of_block(id, rows.count);
-    // Lowering appends the loss scale to the operation's inputs. It belongs to the step that takes
-    // it.
+    // The loss scale, if there is one, is appended to the inputs of the whole operation. The step
+    // that takes a loss scale gets it.
     if (info(step_.op).takes_loss_scale &&
         call.inputs.size() > static_cast<std::size_t>(fusion.inputs)) {
       in_[inputs_++] = call.inputs.back();
@@ -113,7 +113,7 @@ class Block {
   void* scratch_;
 };
 
-// Holds the arguments of the kernel of a step on a block.
+// Holds the arguments of a step's kernel for a block of rows.
 class StepCall {
  public:
   StepCall(const Block& block, std::size_t index)
@@ -147,8 +147,8 @@ class StepCall {
   KernelCall kernel_;
 };
 
-// Runs a loss and its gradient in one kernel, if they are this step and the next one. Returns
-// false, with nothing issued, if they are not or if there is no such kernel for them.
+// Runs a cross-entropy and its gradient in one kernel, if they are this step and the next one.
+// Returns false, with nothing issued, if they are not or if there is no such kernel for them.
 bool run_pair(const Block& block, std::size_t step) {
   const std::vector<FusedStep>& steps = block.fusion().steps;
   if (step + 1 == steps.size() || steps[step].op != Op::cross_entropy ||

@@ -23,7 +23,8 @@ cudaKernel_t KernelLibrary::kernel(const std::string& name) const {
 }
 
 void allow_shared_bytes(cudaKernel_t kernel, std::int64_t bytes) {
-  if (bytes == 0) return;  // all others ask: 48 KiB are free, but for static ones too
+  // Any other size is asked for, because static variables count towards the free 48 KiB as well.
+  if (bytes == 0) return;
   check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                              cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
         "cudaFuncSetAttribute");

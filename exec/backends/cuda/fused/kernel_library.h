@@ -1,5 +1,5 @@
-// Machine code that was compiled at run time. The CUDA runtime loads it onto the device, so the
-// driver's library is not linked.
+// Loads machine code that was compiled at run time onto the device. It does so by the CUDA runtime,
+// so that the driver's library need not be linked.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -28,8 +28,9 @@ class KernelLibrary {
 // Lets the kernel's blocks have `bytes` of dynamic shared memory.
 void allow_shared_bytes(cudaKernel_t kernel, std::int64_t bytes);
 
-// Launches the kernel. `arguments` are the addresses of its arguments' values. `shared_bytes` must
-// have been allowed.
+// Launches the kernel on `blocks` blocks of `threads` threads, unless `blocks` is 0. `arguments`
+// has the address of the value of each argument. allow_shared_bytes() must have allowed
+// `shared_bytes`.
 void launch(cudaKernel_t kernel, std::int64_t blocks, int threads, std::int64_t shared_bytes,
             std::vector<void*>& arguments, cudaStream_t stream);
 

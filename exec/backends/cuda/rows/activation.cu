@@ -22,7 +22,7 @@ struct GeluErfGrad : Elementwise<2> {
 };
 struct Relu : Elementwise<1> {
   __device__ void operator()(const float* x, float* y) const {
-    y[0] = x[0] < 0.0f ? 0.0f : x[0];  // keeps a NaN
+    y[0] = x[0] < 0.0f ? 0.0f : x[0];  // a NaN stays a NaN
   }
 };
 struct ReluGrad : Elementwise<2> {
@@ -54,9 +54,10 @@ struct SwigluGrad : Elementwise<3, 2> {
   }
 };
 
-// Computes what a clamped gate and its gradient share. alpha = 1.702 is the published constant.
+// The values that clamped SwiGLU and its gradient share. op.h has the formula, in which alpha is
+// 1.702.
 struct Clamped {
-  float g, u1, s;  // the gate, clamped; the other input, clamped, plus 1; sigmoid(alpha g)
+  float g, u1, s;  // clamped gate; clamped up, plus 1; sigmoid(alpha * g)
   bool gate_moves, up_moves;
   static constexpr float alpha = 1.702f;
   __device__ Clamped(float gate, float up, float limit)

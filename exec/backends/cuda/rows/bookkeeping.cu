@@ -1,4 +1,4 @@
-// Kernels that clear memory, sum the losses, and sum the squares of a gradient bucket.
+// Operations that clear memory, sum the losses, and sum the squares of a gradient bucket.
 
 #include "exec/backends/cuda/device/launch.h"
 #include "exec/backends/cuda/device/types.cuh"
@@ -11,8 +11,8 @@ namespace {
 
 constexpr int threads = 256;
 
-// Returns the sum over all threads of the block in the block's first thread. The results of other
-// threads are not used.
+// Returns the sum over all threads of the block. A kernel may call it only once, because nothing
+// waits until the shared memory has been read.
 __device__ inline double sum_of_block(double sum) {
   __shared__ double of_warp[threads / 32];
   for (int distance = 16; distance > 0; distance /= 2)
@@ -45,8 +45,8 @@ void sum_loss(const KernelCall& k) {
          k.out<double>(0));
 }
 
-// Sums the squares of x, in a part for each block. The number of parts does not depend on the
-// device.
+// Writes the sum of the squares of x in parts, one for each block. The number of blocks depends
+// only on `count`, so that the sum has the same bits on every GPU.
 template <typename T>
 __global__ void __launch_bounds__(threads)
     add_squares(const T* __restrict__ x, long long count, double* __restrict__ of_block) {

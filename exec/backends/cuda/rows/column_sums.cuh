@@ -1,6 +1,6 @@
-// Sums over the rows of a matrix, column by column, for the gradients of biases and of norms'
+// Sums over the rows of a matrix, column by column, as for the gradients of biases and of norms'
 // weights. Chunks of rows are summed first, concurrently, into scratch memory. Then the chunks'
-// sums are added in order.
+// sums are added in an order that depends only on the shape.
 #pragma once
 
 #include "exec/backends/cuda/device/launch.h"
@@ -12,7 +12,8 @@ namespace meshwright::exec::cuda {
 
 constexpr int partial_warps = 32;
 
-// Adds to to[c], or stores there if it `overwrites`, the sum of partial[chunk, c] over the chunks.
+// Adds the sum of partial[chunk, c] over the chunks to to[c], or stores it there if `overwrites` is
+// set.
 template <typename To>
 __global__ void __launch_bounds__(32 * partial_warps)
     add_partials(const float* __restrict__ partial, long long chunks, long long columns,
@@ -34,9 +35,9 @@ __global__ void __launch_bounds__(32 * partial_warps)
   narrow(overwrites ? total : widened(to[column]) + total, to[column]);
 }
 
-// Adds the partial sums of all chunks to output number `output`, or stores them there if the call
-// overwrites that output, which may have any type. `of` is the number of other sums that come
-// before this one in the workspace.
+// Adds the partial sums of all chunks to output number `output`, which is f32, f16 or bf16, or
+// stores them there if the call overwrites that output. `of` is the number of the term's sum whose
+// partial sums these are: the workspace has those of sum 0 first.
 inline void add_partial_sums(const KernelCall& k, const RowChunks& chunks, std::int64_t columns,
                              std::size_t output, int of) {
   const float* partial = k.workspace<float>() + of * chunks.chunks * columns;
@@ -48,8 +49,9 @@ inline void add_partial_sums(const KernelCall& k, const RowChunks& chunks, std::
 
 constexpr int chunk_warps = 8;
 
-// Sums a term over each chunk of rows. `Term::sums` is the number of sums, and
-// term.add<vector>(row, column, total) adds the terms of `vector` columns to total[sum][j].
+// Sums a term over each chunk of rows into partial[sum, chunk, column]. `Term::sums` is the number
+// of sums, and term.add<vector>(row, column, total) adds the terms of `vector` columns from
+// `column` on to total[sum][j].
 template <int vector, typename Term>
 __global__ void __launch_bounds__(32 * chunk_warps)
     sum_chunks(Term term, long long rows, long long columns, RowChunks chunks,
@@ -82,8 +84,9 @@ __global__ void __launch_bounds__(32 * chunk_warps)
   }
 }
 
-// Adds the sums of a term to the outputs from `first_output` on. The workspace must have
-// chunks_of_sums(rows).bytes(columns, sums) bytes.
+// Adds the sums of a term to the outputs from `first_output` on, or stores them in outputs that the
+// call overwrites. The workspace must have chunks_of_sums(rows).bytes(columns, Term::sums) bytes.
+// Does nothing if there are no rows.
 template <int vector, typename Term>
 void add_column_sums(const KernelCall& k, std::int64_t rows, std::int64_t columns, Term term,
                      std::size_t first_output) {

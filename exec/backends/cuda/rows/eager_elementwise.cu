@@ -1,5 +1,5 @@
-// The elementwise operations of an eager framework, of which gelu's tanh form and swiglu consist
-// there.
+// The elementwise operations of an eager framework, which computes the tanh form of GELU and SwiGLU
+// by several of them.
 #include "exec/backends/cuda/rows/map.cuh"
 #include "exec/backends/cuda/tables.h"
 

@@ -1,4 +1,5 @@
-// RMSNorm as an eager framework computes it: a mean of squares, its inverse root, and two products.
+// RMSNorm as an eager framework computes it: a mean of squares, its inverse root, and two
+// multiplications, each of which is an operation.
 #include "exec/backends/cuda/rows/column_sums.cuh"
 #include "exec/backends/cuda/rows/map.cuh"
 #include "exec/backends/cuda/rows/wide_rows.cuh"
@@ -8,13 +9,13 @@ namespace meshwright::exec::cuda {
 
 namespace {
 
-// Computes sums[row] = factor * (a . b) for the rows of a and b.
+// Computes sums[row] = factor * dot(a[row], b[row]) for all rows of a and b.
 template <int row_threads, typename T>
 __global__ void __launch_bounds__(threads_of_block<row_threads>)
     dots_kernel(const T* __restrict__ a, const T* __restrict__ b, float* __restrict__ sums,
                 float factor, long long rows, int width, bool in_groups) {
   const long long row = own_row<row_threads>();
-  if (row >= rows) return;  // whole warps
+  if (row >= rows) return;  // warps return as a whole
   float sum = 0;
   for_columns<row_threads, vector_of<T>>(width, in_groups, [&](int c, auto count) {
     constexpr int n = decltype(count)::value;

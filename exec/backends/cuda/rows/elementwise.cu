@@ -38,7 +38,8 @@ struct AddRow {
   }
 };
 
-// Adds row 0 of BERT's table of token types to every row. The table's other rows are unused.
+// Adds one row to every row of x: a bias, or row 0 of BERT's table of token types, whose other rows
+// are unused.
 void add_row(const KernelCall& k) {
   const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
   with_vectors(k.call.inputs[0].dtype, width, [&]<typename T, int vector>() {
@@ -53,8 +54,8 @@ void bias_grad(const KernelCall& k) {
   });
 }
 
-// Drops elements that Philox chooses by their position (prelude.cuh), so that nothing is saved for
-// the gradient. The others are scaled.
+// Sets to 0 the elements that Philox chooses by a key, the sequence's number, the position and the
+// column (prelude.cuh), so that nothing is saved for the gradient. The other elements are scaled.
 template <typename T>
 struct Drop {
   using Element = T;
@@ -87,7 +88,8 @@ struct Drop {
   }
 };
 
-// Applies dropout in forward and backward alike: the gradient drops the same elements.
+// Applies dropout, both in the forward and in the backward pass: the gradient drops the same
+// elements.
 void dropout(const KernelCall& k) {
   const Attributes& a = k.attributes();
   const std::int64_t rows = k.in_shape(0)[0], width = k.in_shape(0)[1];
@@ -137,8 +139,8 @@ void select_positions(const KernelCall& k) {
   });
 }
 
-// Writes for each row the sum of the gradients of the choices of its position, in order. Most rows
-// were not chosen and get 0.
+// Writes the gradient of Select to each row: the sum of the gradients of all choices of the row's
+// position, in the order of the choices. Rows that were not chosen get 0.
 template <typename T>
 struct Unselect {
   using Element = T;
@@ -148,7 +150,7 @@ struct Unselect {
   long long width, per_sequence, sequence_length;
 
   struct Place {
-    long long to, position, begin, end;  // of the choices that may be this row
+    long long to, position, begin, end;  // [begin, end): choices, some of which are this row
   };
   __device__ Place place(long long row) const {
     const long long first = row / sequence_length * per_sequence, position = row % sequence_length;
@@ -194,8 +196,8 @@ void sequence_slice(const KernelCall& k) {
         "cudaMemcpyAsync");
 }
 
-// Copies columns between whole rows and parts: part i has, one after the other, rank i's columns of
-// every segment.
+// Copies columns between whole rows and parts. Part i has, for all rows, rank i's columns of the
+// first segment, then those of the second, and so on.
 template <typename T>
 struct Parts {
   using Element = T;

@@ -1,4 +1,4 @@
-// Rows of tables: token and position embeddings.
+// Token and position embeddings, which are rows of tables, and their gradients.
 #include <algorithm>
 #include <type_traits>
 
@@ -9,7 +9,8 @@ namespace meshwright::exec::cuda {
 
 namespace {
 
-// Finds the row for a token in this rank's part of the table, or -1 if another rank has the row.
+// Finds the row of a token in this rank's part of the table. of_token() returns -1 if this part
+// does not have the row.
 struct TableRows {
   const int* tokens;
   long long rows, first;
@@ -56,18 +57,19 @@ void embedding(const KernelCall& k) {
 
 // ---- the gradient
 //
-// Each row of the table gets the sum of the dy of its tokens, in their order. First, each row's
-// number of tokens, its first token and its last token are noted, and its tokens are put into a
-// list in any order. Then whoever has the first token of a row adds them all. If they are few, a
-// warp does so, whose lanes sort the list. If they are many, all warps of a block do so. Each warp
-// then searches a part of the tokens between the first and the last one.
+// Each row of the table gets the sum of the dy of its tokens, in an order that does not depend on
+// timing. First, note_tokens() notes the number of each row's tokens, the first and the last of
+// them, and a list of them in any order. Then the warp or the block that has the first token of a
+// row adds the gradients of all of the row's tokens. Up to 32 tokens are added by a warp, whose
+// lanes sort the list. More are added by all warps of a block, each of which searches a part of the
+// tokens between the first and the last one.
 
 constexpr unsigned int few = 32;
 
 struct Noted {
-  unsigned int *count, *first, *last;  // of each row of the table
-  int* head;                           // of its list; -1: none
-  int* next;                           // of each token: the list's next one
+  unsigned int *count, *first, *last;  // for each row of the table
+  int* head;                           // for each row: a token of its list, or -1 if it has none
+  int* next;                           // for each token: the next one of its list, or -1
 };
 
 __global__ void note_tokens(TableRows rows, long long tokens, Noted noted) {
@@ -90,7 +92,8 @@ struct Gather {
   To* table;
   long long width, tokens;
 
-  // Adds the dy of up to four tokens, which are in flight at once. A token of -1 adds nothing.
+  // Adds the dy of up to four tokens, whose loads are in flight at once. A token of -1 adds
+  // nothing.
   template <int vector>
   __device__ void add(const long long (&token)[4], long long column, float (&sum)[vector]) const {
     float part[4][vector];
@@ -107,7 +110,8 @@ struct Gather {
     }
   }
 
-  // Adds the gradients of the row's tokens, at most as many as a warp has lanes.
+  // Adds the gradients of the row's tokens, in their order. There may be at most 32, one for each
+  // lane of the warp.
   template <int vector>
   __device__ void add_list(long long row, long long column, float (&sum)[vector]) const {
     const int lane = threadIdx.x % 32, count = static_cast<int>(noted.count[row]);
@@ -116,7 +120,7 @@ struct Gather {
       if (lane == i) own = token;
       if (i + 1 < count) token = noted.next[token];
     }
-    int place = 0;  // in order
+    int place = 0;  // of the lane's token in order
     for (int i = 0; i < count; ++i) place += __shfl_sync(0xffffffffu, own, i) < own ? 1 : 0;
     for (int i = 0; i < count; i += 4) {
       long long token[4];
@@ -131,8 +135,8 @@ struct Gather {
     }
   }
 
-  // Adds the gradients of the tokens in [begin, end) that are `wanted`. The warp's lanes look at
-  // 128 tokens at a time.
+  // Adds the gradients of the tokens in [begin, end) whose number is `wanted`. The warp's lanes
+  // look at 128 tokens at a time.
   template <int vector>
   __device__ void add_range(int wanted, long long begin, long long end, long long column,
                             float (&sum)[vector]) const {
@@ -171,8 +175,8 @@ struct Gather {
   }
 };
 
-// Adds the gradients of rows that have few tokens. Each warp has one token, and blockIdx.y selects
-// 32 * vector columns.
+// Adds the gradients of table rows that have few tokens. Each warp has one token, and works if it
+// is the first of its row. blockIdx.y selects 32 * vector columns.
 template <int vector, typename T, typename To>
 __global__ void __launch_bounds__(32 * warps_of_block) gather_few(Gather<T, To> gather) {
   const long long token = static_cast<long long>(blockIdx.x) * warps_of_block + threadIdx.x / 32;
@@ -185,8 +189,8 @@ __global__ void __launch_bounds__(32 * warps_of_block) gather_few(Gather<T, To> 
   if (column < gather.width) gather.template add_to_table<vector>(row, column, sum);
 }
 
-// Adds the gradients of rows that have many tokens. A block goes through some tokens, and its warps
-// split the tokens from a row's first to its last.
+// Adds the gradients of table rows that have many tokens. A block visits some of the tokens. If one
+// is the first of its row, the block's warps split the tokens from this one to the row's last.
 template <int vector, typename T, typename To>
 __global__ void __launch_bounds__(32 * warps_of_block) gather_many(Gather<T, To> gather) {
   __shared__ float of_warp[warps_of_block][32 * vector];
@@ -201,7 +205,7 @@ __global__ void __launch_bounds__(32 * warps_of_block) gather_many(Gather<T, To>
     const long long begin = token + warp * part;
     float sum[vector] = {};
     gather.template add_range<vector>(wanted, begin, min(begin + part, end), column, sum);
-    __syncthreads();  // what was there has been read
+    __syncthreads();  // all threads have read earlier sums
 #pragma unroll
     for (int j = 0; j < vector; ++j) of_warp[warp][lane * vector + j] = sum[j];
     __syncthreads();
@@ -253,8 +257,9 @@ void embedding_grad(const KernelCall& k) {
 
 // ---- positions
 
-// Returns the position of a row in its document, or in its sequence without documents. `documents`
-// are those of all rows, of which this rank may have a share.
+// Returns the position of a row in its document, or in its sequence if `documents` is null.
+// `documents` has the rows of all ranks of a tensor group, of which this rank may have only a
+// share.
 __device__ inline long long position_of(const TokenRows& tokens, const int* documents,
                                         long long row) {
   const long long place = tokens.position(row);
@@ -268,7 +273,7 @@ struct AddPosition {
   T* y;
   long long width, offset;
   TokenRows tokens;
-  const int* documents;  // null: a sequence is one
+  const int* documents;  // null: each sequence is one document
 
   struct Place {
     long long row, of_table;
@@ -298,8 +303,8 @@ void add_position(const KernelCall& k) {
   });
 }
 
-// Adds the gradients of the rows with one position, which are a sequence apart, to the position's
-// row of the table.
+// Adds the gradients of all rows with a position to the position's row of the table. The rows are a
+// sequence apart.
 template <typename T, typename To>
 struct AddPositionGrad {
   using Element = To;
@@ -322,8 +327,8 @@ struct AddPositionGrad {
     constexpr int at_once = 8;
     float sum[n] = {}, part[n];
     for (long long first = of.row; first < rows; first += at_once * tokens.sequence_length) {
-      // Past the end the first row is read again, because only unconditional loads are issued
-      // together.
+      // Past the end, row `first` is read again instead, because only loads without a condition are
+      // issued together.
       Chunk<T, n> chunks[at_once];
 #pragma unroll
       for (int i = 0; i < at_once; ++i) {
@@ -344,8 +349,8 @@ struct AddPositionGrad {
   }
 };
 
-// Adds the gradients of the rows with one position in packed sequences. Any row may have the
-// position, so it goes through all rows, in order.
+// Adds the gradients of all rows with a position, in packed sequences. Any row may have the
+// position, so make() goes through all rows, in order.
 template <typename T, typename To>
 struct AddPackedPositionGrad {
   using Element = To;
@@ -375,8 +380,8 @@ struct AddPackedPositionGrad {
   }
 };
 
-// Runs f for each position. There are fewer positions than rows, so each warp has 32 * vector
-// columns of one position.
+// Runs f for each position. Because positions are few, several warps share the columns of one, and
+// each of them has 32 * vector columns.
 template <int vector, typename F>
 __global__ void __launch_bounds__(32 * warps_of_block)
     positions_kernel(F f, long long positions, long long width) {

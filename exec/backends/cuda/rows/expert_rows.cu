@@ -1,4 +1,4 @@
-// Operations on the rows of experts, except their matmuls.
+// The gates of shared experts and the biases of experts, with their gradients.
 #include "exec/backends/cuda/rows/wide_rows.cuh"
 #include "exec/backends/cuda/tables.h"
 
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
                           const T* __restrict__ dy, T* __restrict__ dx, T* __restrict__ dgates,
                           long long rows, int width, bool in_groups) {
   const long long row = own_row<row_threads>();
-  if (row >= rows) return;  // whole warps
+  if (row >= rows) return;  // warps return as a whole
   const float factor = sigmoid(widened(gates[row]));
   float sum = 0;
   for_columns<row_threads, vector_of<T>>(width, in_groups, [&](int c, auto count) {
@@ -62,12 +62,12 @@ void gate_rows_grad(const KernelCall& k) {
   });
 }
 
-// Groups of rows (models/program/graph/experts.h), with equally many rows each or as many as
-// `counts` says.
+// Groups of rows (models/program/graph/experts.h). Either all have the same number of rows, or
+// `counts` has the number of each.
 struct RowGroups {
   int count, of_part, matrices;  // group g has the bias g mod `matrices`
   long long rows_of_group, rows_of_part;
-  const int* counts;  // null: all have rows_of_group
+  const int* counts;  // null: each has rows_of_group rows
 
   RowGroups(const KernelCall& k, std::int64_t rows, std::int64_t biases, std::size_t counts_at)
       : count(k.attributes().experts),
@@ -129,8 +129,8 @@ void add_expert_bias(const KernelCall& k) {
 
 constexpr int sum_lanes = 8, sum_threads = 32 * sum_lanes;
 
-// Adds the gradients of the experts' biases. A block has 32 columns of one bias, and its warps take
-// the rows round-robin.
+// Adds the gradients of the experts' biases to `sums`. A block has 32 columns of one bias, and its
+// warps take the rows of each group round-robin.
 template <typename T, typename Sum>
 __global__ void __launch_bounds__(sum_threads)
     expert_bias_grad_kernel(const T* __restrict__ dy, Sum* __restrict__ sums, RowGroups groups,

@@ -1,4 +1,4 @@
-// Experts: which expert takes which token, and moving tokens into slots and back
+// Routes tokens to experts, and moves the tokens into the experts' slots and back
 // (models/program/graph/experts.h).
 #include "models/program/graph/experts.h"
 
@@ -19,8 +19,9 @@ struct Routing {
   int groups, groups_chosen;
   bool weights_of_all, sigmoid, groups_by_two;
   float weight_scale;
-  // For dropless routing: the rows that the experts of a part share, the number of these experts,
-  // and the first row and the row count of each expert.
+  // For dropless routing: the number of rows that the experts of a part share, the number of these
+  // experts, whether choices beyond the rows are an error, and the first row and the number of rows
+  // of each expert.
   long long rows_of_part;
   int experts_of_part;
   bool overflow_is_error;
@@ -86,7 +87,8 @@ struct Logits {
   }
 };
 
-// The largest value seen so far and its expert. If values are equal, the first expert counts.
+// The largest value seen so far and its expert. If values are equal, the expert with the lowest
+// number counts.
 struct Best {
   float value;
   int expert;
@@ -98,7 +100,7 @@ struct Best {
   }
 };
 
-// Returns the best of the lanes' experts, to all lanes of the warp.
+// Returns the best of all lanes' experts. Every lane of the warp gets it.
 __device__ Best best_of_lanes(Best best) {
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) {
@@ -108,12 +110,14 @@ __device__ Best best_of_lanes(Best best) {
   return best;
 }
 
-// Returns a bit for each of the lane's experts, which is set if none of the best groups has the
-// expert. `ranks` are those of the lane's experts.
+// Returns a bit for each of the lane's experts, which is set if the token may not choose the expert
+// because its group is not among the best groups_chosen groups. A group is as good as its best
+// expert or, with groups_by_two, as the sum of its best two. `ranks` are the lane's experts' scores
+// plus biases.
 __device__ unsigned int in_other_groups(const float (&ranks)[experts_of_lane],
                                         const Routing& routing) {
   const int lane = static_cast<int>(threadIdx.x % 32), size = routing.experts / routing.groups;
-  float own_sum = -INFINITY;  // of the group whose number is the lane's
+  float own_sum = -INFINITY;  // of group number `lane`
 #pragma unroll 1
   for (int g = 0; g < routing.groups; ++g) {
     Best first{-INFINITY, INT_MAX}, second{-INFINITY, INT_MAX};
@@ -150,16 +154,16 @@ __device__ unsigned int in_other_groups(const float (&ranks)[experts_of_lane],
 
 constexpr int token_threads = 128, tokens_of_block = token_threads / 32;
 
-// Scales the weights of one token. `whole` is the sum of the chosen experts' scores, by which
-// weights are divided unless they are shares of all experts.
+// Scales the weights of one token by weight_scale. Unless weights_of_all is set, they are first
+// divided by `whole`, the sum of the chosen experts' scores.
 __device__ void scale_weights(float* weights, float whole, const Routing& routing) {
   const float scale = routing.weight_scale;
   for (int j = 0; j < routing.chosen; ++j)
     weights[j] = (routing.weights_of_all ? weights[j] : weights[j] / whole) * scale;
 }
 
-// Writes for each token the experts that it chose, their weights, and the maximum and inverse sum
-// of the softmax of its logits.
+// Writes for each token the experts with the largest logits, their weights, and the maximum and
+// inverse sum of the softmax of the token's logits. The weights come from the softmax.
 template <typename T>
 __global__ void __launch_bounds__(token_threads)
     choose_kernel(const T* __restrict__ logits, float* __restrict__ weights,
@@ -169,7 +173,7 @@ __global__ void __launch_bounds__(token_threads)
   if (token >= tokens) return;
   const int lane = static_cast<int>(threadIdx.x % 32);
   const Logits row(logits + token * routing.experts, routing.experts);
-  unsigned int taken = 0;  // of the lane's experts
+  unsigned int taken = 0;  // bits of the lane's experts that are chosen
   float whole = 0;
   for (int j = 0; j < routing.chosen; ++j) {
     Best best{-INFINITY, INT_MAX};
@@ -193,8 +197,8 @@ __global__ void __launch_bounds__(token_threads)
   softmax[token] = {row.maximum, row.inverse_sum};
 }
 
-// Does what choose_kernel does, for choices by scores and biases among the experts of the best
-// groups.
+// Writes the same as choose_kernel, but chooses by score plus bias and, if there are several
+// groups, only among experts of the best groups. The weights come from the scores without biases.
 template <typename T>
 __global__ void __launch_bounds__(token_threads)
     choose_by_score_kernel(const T* __restrict__ logits, const T* __restrict__ bias,
@@ -211,7 +215,7 @@ __global__ void __launch_bounds__(token_threads)
     if (e >= routing.experts) continue;
     const float rank =
         row.score(ranks[i], routing.sigmoid) + (bias == nullptr ? 0.0f : widened(bias[e]));
-    ranks[i] = rank == rank ? rank : -INFINITY;  // as above
+    ranks[i] = rank == rank ? rank : -INFINITY;  // a NaN counts as the smallest
   }
   unsigned int taken = routing.groups > 1 ? in_other_groups(ranks, routing) : 0;
   float whole = 0;
@@ -239,9 +243,10 @@ __global__ void __launch_bounds__(token_threads)
 
 constexpr int place_threads = 256;
 
-// Gives the slots of an expert to its tokens, in the order of positions. Each block has one expert
-// of one sequence. `products` are those of the balancing loss: share of the tokens times mean
-// probability.
+// Gives the slots of an expert to the tokens that chose it, in the order of positions. Choices
+// beyond the capacity get the slot -1 - expert. Each block has one expert of one sequence, and
+// writes to `products` the expert's product for the balancing loss: the share of the sequence's
+// tokens that chose the expert, times the expert's mean probability.
 template <typename T>
 __global__ void __launch_bounds__(place_threads)
     place_kernel(const T* __restrict__ logits, const int* __restrict__ choices,
@@ -266,8 +271,8 @@ __global__ void __launch_bounds__(place_threads)
   }
   takers[thread] = own;
   sums[thread] = sum;
-  // Computes running totals of takers over the threads. The last thread gets the sum of the
-  // probabilities.
+  // Computes running totals over the threads. The last thread then has the number of all takers and
+  // the sum of all probabilities.
   for (int distance = 1; distance < place_threads; distance *= 2) {
     __syncthreads();
     const int before = thread >= distance ? takers[thread - distance] : 0;
@@ -290,7 +295,7 @@ __global__ void __launch_bounds__(place_threads)
   products[blockIdx.x] = takers[thread] / tokens * (sums[thread] / tokens);
 }
 
-// For dropless routing: counts the choices of each expert. Each block has one expert.
+// Counts the choices of each expert, for dropless routing. Each block has one expert.
 __global__ void __launch_bounds__(place_threads)
     count_choices_kernel(const int* __restrict__ choices, int* __restrict__ counts, long long all) {
   __shared__ int sums[place_threads];
@@ -305,8 +310,9 @@ __global__ void __launch_bounds__(place_threads)
   if (thread == 0) counts[expert] = sums[0];
 }
 
-// Finds where each expert's rows begin, and limits the counts to the rows that are available. One
-// thread does this, because experts are few.
+// Finds where each expert's rows begin. Unless they are null, `counts_with_room` gets the counts
+// limited to the available rows, and `overflow` is cleared. One thread does this, because experts
+// are few.
 __global__ void begin_kernel(const int* counts, int* counts_with_room, int* begins, int* overflow,
                              Routing routing) {
   for (int s = 0; overflow != nullptr && s < routing.sequences; ++s) overflow[s] = 0;
@@ -323,8 +329,8 @@ __global__ void begin_kernel(const int* counts, int* counts_with_room, int* begi
   }
 }
 
-// For dropless routing: gives each choice of an expert one of the expert's rows, in the order of
-// tokens. If no row is left, the choice gets the slot -1 - expert, and `overflow` of its sequence
+// Gives each choice of an expert one of the expert's rows, in the order of tokens, for dropless
+// routing. If no row is left, the choice gets the slot -1 - expert, and `overflow` of its sequence
 // becomes 1. Each block has one expert.
 __global__ void __launch_bounds__(place_threads)
     place_in_rows_kernel(const int* __restrict__ choices, const int* __restrict__ counts,
@@ -404,7 +410,7 @@ void route(const KernelCall& k) {
          k.out<float>(2), factor, routing);
 }
 
-// Counts how many tokens of each sequence chose each expert, including choices without a slot.
+// Counts how many tokens of each sequence chose each expert, including choices that got no slot.
 __global__ void __launch_bounds__(place_threads)
     count_kernel(const int* __restrict__ slots, int* __restrict__ counts, Routing routing) {
   __shared__ int of_expert[most_experts];
@@ -419,13 +425,15 @@ __global__ void __launch_bounds__(place_threads)
     counts[blockIdx.x * routing.experts + e] = of_expert[e];
 }
 
-// Computes the gradients of the router's logits. For each token, p are the probabilities, w the
-// weights and dw their gradients. With E experts, s tokens in a sequence, and c = scale * balance *
-// E * (tokens that chose each expert / s) / s for each expert:
-//   dlogits = w (dw - w.dw) on the chosen experts + p (c - p.c).
-// If weights are shares of all experts, w = p, dw = 0 on the others, and the first part is on all
-// of them. For sigmoid scores the first part is multiplied by 1 - p, and if weights are of all
-// experts it is w dw (1 - p) on the chosen ones.
+// Computes the gradients of the router's logits. For each token, p are the probabilities of all
+// experts, w are the weights of the chosen ones before they are multiplied by weight_scale, and dw
+// are the gradients of w. With E experts, s tokens in a sequence, and c = loss_scale * scale *
+// balance * E * (tokens of the sequence that chose the expert) / s^2 for each expert, dlogits is
+// the sum of two parts: w (dw - dot(w, dw)) on the chosen experts, and p (c - dot(p, c)) on all.
+//
+// If weights_of_all is set, w = p, dw = 0 on the experts that were not chosen, and the first part
+// is on all experts. With sigmoid scores there is no second part, and the first is multiplied by 1
+// - score. If weights_of_all is set as well, it is w dw (1 - score) on the chosen experts.
 template <typename T>
 __global__ void __launch_bounds__(token_threads)
     route_grad_kernel(const T* __restrict__ logits, const int* __restrict__ slots,
@@ -504,8 +512,8 @@ void route_grad(const KernelCall& k) {
 constexpr int count_threads = 1024;
 
 // Adds to each expert's counter the number of tokens that chose it. A choice that found no room
-// counts for the chosen expert. If routing is dropless, `placed` counts the choices that found
-// room. One block does this, because there are few choices.
+// counts for the chosen expert. If routing is dropless, `placed` has the number of choices of each
+// expert that found room. Otherwise it is null. One block does this, because there are few choices.
 __global__ void __launch_bounds__(count_threads)
     add_choices_kernel(const int* __restrict__ slots, const int* __restrict__ placed,
                        double* __restrict__ counts, Routing routing, long long choices) {
@@ -527,13 +535,15 @@ void count_choices(const KernelCall& k) {
          k.in_shape(0).elements());
 }
 
-// Sets every slot to -1, which means that no choice (token * chosen + j) has it.
+// Sets choice_of_slot to -1 for every slot, which means that no choice has the slot. A choice has
+// the number token * chosen + j.
 __global__ void __launch_bounds__(256) no_choices_kernel(int* choice_of_slot, long long slots) {
   const long long slot = blockIdx.x * 256LL + threadIdx.x;
   if (slot < slots) choice_of_slot[slot] = -1;
 }
 
-// Writes each choice to its slot. If a choice has no slot, the gradient of its weight becomes 0.
+// Writes the number of each choice to choice_of_slot at its slot. If a choice has no slot, the
+// gradient of its weight becomes 0, unless `dweights` is null.
 __global__ void __launch_bounds__(256)
     choices_kernel(const int* __restrict__ slots, int* __restrict__ choice_of_slot,
                    float* __restrict__ dweights, long long choices) {
@@ -572,8 +582,8 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
   });
 }
 
-// Sums the results in a token's slots, times the weights if there are any. A choice without a slot
-// (negative: its expert was full) adds nothing.
+// Sums the results in a token's slots, times the weights if `weights` is not null. A choice without
+// a slot, which has a negative number because its expert was full, adds nothing.
 template <int row_threads, typename T>
 __global__ void __launch_bounds__(threads_of_block<row_threads>)
     sum_of_slots_kernel(const T* __restrict__ of_slots, const float* __restrict__ weights,
@@ -624,7 +634,7 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
     }
     store<n>(dy + slot * width + c, d);
   });
-  if (choice < 0) return;  // all threads of the row
+  if (choice < 0) return;  // the whole row returns
   sum = sum_over_row<row_threads>(sum);
   if (place_in_row<row_threads>() == 0) dweights[choice] = sum;
 }

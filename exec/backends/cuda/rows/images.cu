@@ -1,4 +1,5 @@
-// Images as rows of a matrix: their patches, and the class token before the patches of each image.
+// Makes rows of a matrix of images: their patches, and the class token before the patches of each
+// image.
 #include "exec/backends/cuda/device/types.cuh"
 #include "exec/backends/cuda/rows/wide_rows.cuh"
 #include "exec/backends/cuda/tables.h"
@@ -8,13 +9,13 @@ namespace meshwright::exec::cuda {
 namespace {
 
 struct Patches {
-  int across, size, channels;  // patches across an image, pixels across a patch
+  int across, size, channels;  // across: patches across an image; size: pixels across a patch
   long long per_image() const { return static_cast<long long>(across) * across; }
   __host__ __device__ int width() const { return channels * size * size; }
 };
 
-// Writes each patch of an image as a row. Neighbours in a row of a patch are also neighbours in the
-// image.
+// Writes each patch of the images as a row of y, with pixels from 0 to 255 as numbers from -1 to 1.
+// Pixels that are neighbours in a row of a patch are also neighbours in the image.
 template <int row_threads, typename T>
 __global__ void __launch_bounds__(threads_of_block<row_threads>)
     patches_kernel(const int* __restrict__ pixels, T* __restrict__ y, long long rows,
@@ -65,7 +66,7 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
   if (row >= rows) return;
   const long long sequence = row / length, place = row % length;
   if (!prepends && place == 0) return;
-  const long long other = row - sequence - 1;  // without the first rows up to here
+  const long long other = row - sequence - 1;  // index without the first rows of sequences
   const T* from = prepends ? (place == 0 ? first : x + other * width) : x + row * width;
   T* to = y + (prepends ? row : other) * width;
   for_columns<row_threads, vector_of<T>>(width, in_groups, [&](int c, auto count) {
@@ -92,8 +93,8 @@ void prepend_row(const KernelCall& k) {
   with_type(k.call.inputs[0].dtype, [&]<typename T>(T) { move_rows<true>(k, k.in<T>(1)); });
 }
 
-// Adds the gradients of each sequence's first row. Each thread has one column, because a
-// micro-batch has few sequences.
+// Adds the gradients of the first rows of all sequences to `sums`. Each thread has one column and
+// goes through all sequences, because a micro-batch has few.
 template <typename T, typename To>
 __global__ void __launch_bounds__(256)
     first_rows_kernel(const T* __restrict__ dy, To* __restrict__ sums, int sequences, int length,

@@ -1,4 +1,5 @@
-// Functions that are applied element by element. Each thread moves 16 bytes of each operand.
+// Applies functions element by element. A thread moves 16 bytes of each operand at once, except at
+// the end of the operands.
 #pragma once
 
 #include "exec/backends/cuda/device/launch.h"
@@ -14,8 +15,8 @@ struct Elementwise {
   static constexpr int inputs = in, outputs = out;
 };
 
-// The operands of a function F. F::inputs and F::outputs are their numbers, and f(x, y) computes
-// y[0, outputs) from x[0, inputs).
+// The addresses of the operands of a function F. F::inputs and F::outputs are the numbers of
+// operands, and f(x, y) computes y[0, outputs) from x[0, inputs).
 template <typename F, typename T>
 struct MapOperands {
   const T* in[F::inputs];
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(map_threads)
   }
 }
 
-// Applies f to all elements. All operands must have the first input's number of elements and type.
+// Applies f to all elements. Every operand must have the first input's number of elements and type.
 template <typename F>
 void map(const KernelCall& k, F f) {
   const TensorType& type = k.call.inputs[0];

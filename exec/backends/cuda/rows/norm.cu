@@ -1,5 +1,5 @@
 // LayerNorm and RMSNorm, over rows or over each head of a row (norm.cuh). Rows that fit into the
-// registers of a block are read once.
+// registers of a block, and that consist of whole 16-byte pieces, are read once.
 #include "exec/backends/cuda/rows/norm.cuh"
 #include "exec/backends/cuda/tables.h"
 
@@ -7,11 +7,11 @@ namespace meshwright::exec::cuda {
 
 namespace {
 
-// The columns that each thread has if a block has one row.
+// The number of columns that each thread holds if a block has one row.
 constexpr int columns_of_thread = columns_of_norm_thread;
 
-// The columns of a row that one of its `threads` threads holds: 16 bytes at a time, `turns` times.
-// Columns beyond the width are 0.
+// The columns of a row that one of its `threads` threads holds: `turns` pieces of 16 bytes. Columns
+// beyond the width are 0.
 template <typename T, int threads, int columns = columns_of_thread>
 struct Held {
   static constexpr int vector = vector_of<T>, turns = columns / vector;
@@ -42,10 +42,11 @@ struct Forward {
   float epsilon, offset;
 };
 
-// The warps of a block whose warps have one row each.
+// The number of warps of a block if each warp has one row.
 constexpr int norm_warps = 4;
 
-// Norms rows that are held in registers. With `threads` = 32 a warp has a row, otherwise a block.
+// Normalizes rows that are held in registers. With `threads` = 32 a warp has a row, otherwise a
+// block.
 template <typename T, int threads, int columns, bool rms>
 __global__ void __launch_bounds__(threads == 32 ? 32 * norm_warps : threads)
     norm_held(Forward<T> k) {
@@ -111,15 +112,16 @@ struct Backward {
 };
 
 // Computes gradients of rows that are held in registers. A block has a chunk of rows and keeps its
-// columns' sums for the parameters' gradients. If rows take few registers, the next one or two are
-// loaded while the block works on one.
+// columns' sums for the parameters' gradients. While the block works on a row of 16-bit elements,
+// it loads the next two, or the next one if it has more than 192 threads. Rows of fp32 would need
+// too many registers for that.
 template <typename T, int threads, bool rms>
 __global__ void __launch_bounds__(threads, norm_grad_blocks_at_once(threads))
     norm_grad_held(Backward<T> k) {
   using Row = Held<T, threads>;
   constexpr int turns = Row::turns, vector = Row::vector;
   constexpr int ahead = sizeof(T) > 2 ? 0 : threads > 192 ? 1 : 2, at_once = ahead > 1 ? 2 : 1;
-  constexpr bool early_statistics = threads <= 256;  // where there are registers
+  constexpr bool early_statistics = threads <= 256;  // larger blocks have too few registers
   struct Operands {
     Row x, dy;
     Statistics of;
@@ -220,8 +222,8 @@ void start_norm_held(const KernelCall& k, const Forward<T>& forward) {
   });
 }
 
-// The weights of a norm and what is added to each. A norm without weights has weights 0, to which 1
-// is added.
+// The weights of a norm, and a number that is added to each. A norm without weights has weights 0,
+// to which 1 is added.
 template <typename T>
 struct NormWeight {
   const T* data;

@@ -15,7 +15,8 @@ struct Statistics {
   float mean, scale;
 };
 
-// Load and store a row's saved statistics: [rows,2], or [rows,1] for RMSNorm.
+// These two functions load and store the saved statistics of a row. Their array is [rows,2], or
+// [rows,1] for RMSNorm, which has no mean.
 template <bool rms>
 __device__ inline Statistics load_statistics(const float* saved, long long row) {
   if constexpr (rms) return {0.0f, saved[row]};
@@ -29,7 +30,8 @@ __device__ inline void store_statistics(float* saved, long long row, Statistics 
 
 inline float offset_of(const Attributes& a) { return a.one_plus_weight ? 1.0f : 0.0f; }
 
-// Stores n neighbouring columns of y. `bias` is null if the norm has none.
+// Stores n neighbouring columns of y. All pointers are those of the first column. `bias` is null if
+// the norm has none.
 template <int n, typename T>
 __device__ inline void store_normed(const float (&x)[n], Statistics of, const T* weight,
                                     float offset, const T* bias, T* y) {
@@ -41,7 +43,7 @@ __device__ inline void store_normed(const float (&x)[n], Statistics of, const T*
   store<n>(y, out);
 }
 
-// Stores n neighbouring columns of dx. mean_g is 0 for RMSNorm.
+// Stores n neighbouring columns of dx. For RMSNorm, mean_g must be 0.
 template <int n, typename T>
 __device__ inline void store_gradient(const float (&x)[n], const float (&g)[n], Statistics of,
                                       float mean_g, float mean_gz, T* dx) {
@@ -98,7 +100,7 @@ __device__ inline void write_normed(const T* x, long long width, Statistics of, 
   });
 }
 
-// The sums over a row of g and of g z.
+// The sums over a row of g = dy * weight and of g z, where z = (x - mean) * scale.
 struct GradientSums {
   float g, gz;
 };
@@ -179,7 +181,7 @@ struct NormRows {
 
 template <int n, typename T, bool rms>
 void add_weight_gradients(const KernelCall& k) {
-  if (k.call.outputs.size() < 2) return;  // they are not trained
+  if (k.call.outputs.size() < 2) return;  // the weight is not trained
   const NormRows of(k);
   const NormOperands place(k.call.op);
   const std::int64_t rows = of.count, width = of.width;

@@ -32,7 +32,7 @@ struct Parts {
   const T *x, *weight, *bias, *dy;
   const float *stats, *given, *sums;
   T* out;       // y or dx
-  float* made;  // saved, or the sums
+  float* made;  // saved statistics, or the sums for the gradient
   long long width;
   int ranks;
   float epsilon, offset;

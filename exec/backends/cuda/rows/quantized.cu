@@ -1,4 +1,4 @@
-// Rounding of tensors to 8 bits, their largest elements and their transposition.
+// Rounds tensors to 8 bits, finds their largest magnitudes, and transposes them.
 #include <algorithm>
 #include <cfloat>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int threads = 256;
 
-constexpr int vector = 8;  // bf16 numbers of 16 bytes
+constexpr int vector = 8;  // bf16 elements in 16 bytes
 
 // The fraction bits of an 8-bit format, its exponent's bias, its largest finite number, and the
 // codes of that number and of NaN.
@@ -34,8 +34,8 @@ struct Format<Dtype::e5m2> {
   static constexpr unsigned int largest_bits = 0x7b, nan_bits = 0x7f;
 };
 
-// Returns x rounded to nearest, ties to even. Magnitudes that are too large become the largest
-// finite number, and NaN stays NaN.
+// Returns the code of x rounded to nearest, ties to even. Magnitudes that are too large, also
+// infinity, become the largest finite number. NaN stays NaN.
 template <Dtype format>
 __device__ unsigned char fp8_of(float x) {
   using F = Format<format>;
@@ -58,7 +58,8 @@ __device__ unsigned char fp8_of(float x) {
 }
 
 // Returns the factor by which elements are multiplied before they are rounded, from their largest
-// magnitude. If that is 0, the factor is 1. NaN or infinity makes all rounded elements NaN.
+// magnitude. If that is 0, the factor is 1. If it is NaN or infinite, the factor is NaN or 0, and
+// the scale 1 / factor makes all values NaN.
 template <Dtype format>
 __device__ float factor_of(float largest) {
   if (largest == 0.0f) return 1.0f;
@@ -66,8 +67,9 @@ __device__ float factor_of(float largest) {
   return factor > FLT_MAX ? FLT_MAX : factor;  // infinity would make zeros NaN
 }
 
-// Raises *largest to the largest bits of the warp's threads. Magnitudes compare as their bits do,
-// with NaN above all others, so the order of blocks does not matter.
+// Raises *largest to the largest of the warp's `own` magnitudes, which are given by their bits.
+// Magnitudes compare as their bits do, with NaN above all others, so the order of blocks does not
+// matter.
 __device__ void note_largest(unsigned int own, unsigned int* largest) {
   for (int distance = 16; distance > 0; distance /= 2)
     own = max(own, __shfl_xor_sync(0xffffffffu, own, distance));
@@ -87,8 +89,8 @@ __global__ void __launch_bounds__(threads)
   note_largest(own, largest);
 }
 
-// The only scale of a matrix, from its own largest element or from those of earlier steps. If
-// `largest` is 0 because no earlier step has seen any element, the factor is factor_of_none.
+// The only scale of a matrix, from the matrix's own largest magnitude or from those of earlier
+// steps. If *largest is 0, as before the first step, the factor is factor_of_none.
 struct Whole {
   const float* largest;
   float factor_of_none;
@@ -103,8 +105,8 @@ __device__ float factor_of(const Whole& whole) {
   return factor;
 }
 
-// Rounds a matrix row by row. `seen` collects this step's largest element, for the scales of later
-// steps. It is null if no later step needs that.
+// Rounds a matrix without transposing it. `seen` collects this step's largest magnitude for the
+// scales of later steps. It is null if scales do not come from earlier steps.
 template <Dtype format>
 __global__ void __launch_bounds__(threads)
     round_rows(const bf16* matrix, unsigned char* rounded, Whole whole, unsigned int* seen,
@@ -125,8 +127,8 @@ __global__ void __launch_bounds__(threads)
   if (seen != nullptr) note_largest(own, seen);
 }
 
-// A block transposes a square of `side` rows and columns. 16 bytes of a row of the result are moved
-// at once, and padding spreads a column over the banks of shared memory.
+// A block rounds and transposes a square of `side` rows and columns. A thread stores 16 bytes of a
+// row of the result at once. Padding spreads a column over the banks of shared memory.
 constexpr int side = 64, chunk = 16, padded = side + chunk;
 
 template <Dtype format>
@@ -156,8 +158,8 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-// Checks that the input is bf16 and that its sizes are multiples of 16, because kernels move 16
-// bytes of a result at once.
+// Checks that the input is bf16 and that its first and last dimensions are multiples of 16, because
+// kernels move 16 bytes of a result at once.
 void require_bf16(const KernelCall& k) {
   const Shape& x = k.in_shape(0);
   MESHWRIGHT_CHECK(k.call.inputs[0].dtype == Dtype::bf16 && x[0] % 16 == 0 && x[-1] % 16 == 0,
@@ -176,8 +178,9 @@ void amax(const KernelCall& k) {
          static_cast<long long>(count));
 }
 
-// Returns the largest power of two that brings a block's largest element to at most the format's
-// largest number.
+// Returns the largest power of two, from 2^-126 to 2^126, that brings a block's largest magnitude
+// to at most the format's largest number. If the magnitude is 0, NaN or infinite, returns
+// factor_of() for it.
 template <Dtype format>
 __device__ float power_of(float largest) {
   const float factor = factor_of<format>(largest);
@@ -189,9 +192,9 @@ __device__ float power_of(float largest) {
 }
 
 struct Blocks {
-  long long rows, columns;          // of the matrix in 8 bits
-  long long height, width;          // of a block that has one scale
-  long long row_step, column_step;  // from one element of what is read to the next
+  long long rows, columns;          // of the rounded matrix
+  long long height, width;          // rows and columns of a block with one scale
+  long long row_step, column_step;  // elements from a row or column of the input to the next
 };
 
 // Rounds a matrix with one scale per block of elements. Each block of threads has one block of the
@@ -275,9 +278,9 @@ void quantize(const KernelCall& k) {
   }
 }
 
-// Moves this step's largest elements into the histories, with the newest last, and finds the
-// largest of each history. Each block has one history. If the loss or the norm is not finite,
-// nothing moves, and a largest element that is not finite counts as 0.
+// Moves this step's largest magnitudes into the histories, from which the oldest are dropped, and
+// finds the largest of each history. Each block has one history. If the loss or the norm is not
+// finite, nothing changes. A largest magnitude that is not finite counts as 0.
 __global__ void __launch_bounds__(threads)
     move_histories(const double* squared_norm, const double* loss, float* largest, float* history,
                    long long steps) {
@@ -292,7 +295,7 @@ __global__ void __launch_bounds__(threads)
     float next = 0.0f;
     if (i + 1 < steps) next = history[i + 1];
     if (i + 1 == steps && isfinite(largest[1])) next = largest[1];
-    __syncthreads();  // all have read before one writes
+    __syncthreads();  // all threads read before any writes
     if (i < steps) history[i] = next;
     own = max(own, __float_as_uint(next));
     __syncthreads();

@@ -1,5 +1,6 @@
-// Kernels in which a warp has a row of a matrix. The row's place is found once. Then its columns
-// are moved, 16 bytes in a thread, with several of these in flight at once.
+// Kernels that make a matrix row by row, with one warp for each row. The warp first finds where the
+// row comes from and goes to. Then each lane makes up to four chunks of neighbouring columns before
+// it stores the first of them, so that several loads are in flight at once.
 #pragma once
 
 #include "exec/backends/cuda/device/launch.h"
@@ -8,7 +9,7 @@
 
 namespace meshwright::exec::cuda {
 
-// Returns n neighbouring elements from `from` on, which must be aligned to n elements.
+// Returns the n elements from `from` on. The address must be aligned as a Chunk of n elements is.
 template <int n, typename T>
 __device__ inline Chunk<T, n> chunk_at(const T* from) {
   return *reinterpret_cast<const Chunk<T, n>*>(from);
@@ -23,9 +24,9 @@ __device__ inline Chunk<T, n> chunk_of(const float (&x)[n]) {
 
 constexpr int warps_of_block = 8;
 
-// Makes rows by an object f. F::Element is the type of the result, f.place(row), which every lane
-// calls, finds the row, f.make<n>(place, column) returns the Chunk of n columns, and f.at(place,
-// column) returns where it is stored.
+// Makes rows with an object f. Every lane of the row's warp calls f.place(row), whose result is
+// passed to the other functions. f.make<n>(place, column) returns n elements of type F::Element,
+// from `column` on, as a Chunk. f.at(place, column) returns the address at which they are stored.
 template <int vector, typename F>
 __global__ void __launch_bounds__(32 * warps_of_block)
     rows_kernel(F f, long long rows, long long width) {
@@ -52,9 +53,8 @@ void for_each_row(const KernelCall& k, std::int64_t rows, std::int64_t width, F 
          k.stream, f, rows, width);
 }
 
-// Finds the sequence to which a row belongs and the row's position in it. Both follow from
-// OpContext and the attributes, and under sequence parallelism also from the rows of the first
-// input.
+// Finds the sequence of the micro-batch to which a row belongs, and the row's position in the
+// sequence. Under sequence parallelism, the rows of a rank come after those of the ranks before it.
 struct TokenRows {
   long long sequence_length, first_row;
   int context_degree, context_rank;
@@ -67,7 +67,8 @@ struct TokenRows {
         context_rank(k.context.context_rank) {}
 
   __device__ long long sequence(long long row) const { return (first_row + row) / sequence_length; }
-  // Returns the row's place in the whole sequence, of which a context group's ranks have parts.
+  // Returns the row's position in the whole sequence, even if this rank has only a part of the
+  // sequence, as ranks of a context group do.
   __device__ long long position(long long row) const {
     return context_position(context_degree, context_rank, sequence_length,
                             (first_row + row) % sequence_length);

@@ -1,5 +1,5 @@
-// The maximum of numbers and the sum of their exponentials, in one pass. When a larger number
-// comes, the sum so far is scaled down (Milakov and Gimelshein 2018).
+// Computes the maximum of numbers and the sum of their exponentials relative to it, in one pass.
+// When a larger number comes, the sum so far is scaled down (Milakov and Gimelshein 2018).
 #pragma once
 
 #include <cfloat>
@@ -13,8 +13,8 @@ struct ExpSum {
   float sum = 0;  // of exp(x - maximum)
 };
 
-// Returns exp(x) for x <= 0. The error is |x| units in the last place, but the smaller x is, the
-// less the result matters next to exp(0).
+// Returns exp(x) for x <= 0 by the fast function. Its error in units in the last place grows with
+// |x|, but the larger |x| is, the less the result matters in a sum that contains exp(0).
 __device__ inline float exp_below_0(float x) { return __expf(x); }
 
 // Adds n numbers to a maximum and sum. Numbers that are -infinity, such as masked ones, add
@@ -38,7 +38,8 @@ __device__ inline ExpSum both(const ExpSum& a, const ExpSum& b) {
           a.sum * exp_below_0(a.maximum - maximum) + b.sum * exp_below_0(b.maximum - maximum)};
 }
 
-// Returns the maximum and the sum over the threads of a row. Every thread gets the same bits.
+// Combines the maximum and the sum of each thread of a row. Every thread of the row gets the same
+// bits.
 template <int row_threads>
 __device__ ExpSum both_over_row(ExpSum own) {
 #pragma unroll
@@ -54,7 +55,7 @@ __device__ ExpSum both_over_row(ExpSum own) {
   } else {
     constexpr int warps = row_threads / 32;
     __shared__ float maximum[warps], sum[warps];
-    __syncthreads();  // what was here before has been read
+    __syncthreads();  // all threads have read earlier results
     if (threadIdx.x % 32 == 0) {
       maximum[threadIdx.x / 32] = own.maximum;
       sum[threadIdx.x / 32] = own.sum;
@@ -66,9 +67,9 @@ __device__ ExpSum both_over_row(ExpSum own) {
   return own;
 }
 
-// Returns the maximum and the sum for the thread's columns below `visible`. It reads `groups`
-// groups of n neighbours at once, so that enough bytes are in flight. Calls keep(column, chunk)
-// with each group that it has read.
+// Returns the maximum and the sum for the calling thread's columns below `visible`. It reads
+// `groups` groups of n neighbours at once, so that enough bytes are in flight. Calls keep(column,
+// chunk) with each group that it has read, also with those beyond `visible`.
 template <int row_threads, int n, int groups, typename T, typename Keep>
 __device__ ExpSum exp_sum_of_groups(const T* row, int visible, int width, const Keep& keep) {
   ExpSum own;
@@ -93,7 +94,7 @@ __device__ ExpSum exp_sum_of_groups(const T* row, int visible, int width, const 
   return own;
 }
 
-// Returns the maximum and the sum for columns [0, visible) of a row.
+// Returns the maximum and the sum for columns [0, visible) of a row, to all threads of the row.
 template <int row_threads, int n, typename T>
 __device__ ExpSum exp_sum_of_row(const T* row, int visible, int width, bool in_groups) {
   const auto nothing = [](int, const auto&) {};

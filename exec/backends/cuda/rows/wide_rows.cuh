@@ -1,5 +1,5 @@
 // Kernels that work row by row. A warp has a row of up to 1024 columns, and a block has a longer
-// one. Columns are moved 16 bytes at a time if the rows allow it.
+// one. Neighbouring columns are moved together if the alignment of the rows allows it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace meshwright::exec::cuda {
 
-// Threads of a row. A block has four rows with a warp each, or one row with 512 threads.
+// Numbers of threads of a row. A block has four rows with a warp each, or one row with 512 threads.
 constexpr int warp_of_row = 32, block_of_row = 512, longest_row_of_warp = 1024;
 template <int row_threads>
 constexpr int rows_of_block = row_threads == warp_of_row ? 4 : 1;
@@ -33,8 +33,9 @@ struct Count {
   static constexpr int value = n;
 };
 
-// Calls visit(column, Count<n>) for the thread's columns of a row, n neighbours from `column` on at
-// a time. If columns are not moved `in_groups`, n is 1.
+// Calls visit(column, Count<n>) for the thread's columns of a row, for the n neighbours from
+// `column` on at once. If columns are not moved `in_groups`, n is 1. If they are, the width must be
+// a multiple of n.
 template <int row_threads, int n, typename Visit>
 __device__ void for_columns(int width, bool in_groups, const Visit& visit) {
   const int place = place_in_row<row_threads>();
@@ -45,7 +46,8 @@ __device__ void for_columns(int width, bool in_groups, const Visit& visit) {
   }
 }
 
-// Returns the width of rows as an int for kernels. It must be less than 2^30.
+// Returns the width of rows as an int, as kernels take it. An internal check fails if the width is
+// 2^30 or more.
 inline int width_of(std::int64_t columns) {
   MESHWRIGHT_CHECK(columns < (1 << 30), "columns are counted in 32 bits");
   return static_cast<int>(columns);
@@ -81,13 +83,14 @@ void for_rows(std::int64_t rows, int width, const Start& start) {
     with(Count<block_of_row>{});
 }
 
-// Writes y[row, c] = x[row, c] as f.apply(f.of_row(row), c, x) changes it, n neighbours at a time.
+// Copies x to y and changes it by f on the way. f.apply(f.of_row(row), c, elements) changes, in
+// place, the elements of a row from column c on.
 template <int row_threads, typename F, typename T>
 __global__ void __launch_bounds__(threads_of_block<row_threads>)
     map_rows_kernel(F f, const T* __restrict__ x, T* __restrict__ y, long long rows, int width,
                     bool in_groups) {
   const long long row = own_row<row_threads>();
-  if (row >= rows) return;  // whole warps
+  if (row >= rows) return;  // warps return as a whole
   const auto of_row = f.of_row(row);
   for_columns<row_threads, vector_of<T>>(width, in_groups, [&](int c, auto count) {
     constexpr int n = decltype(count)::value;
@@ -98,8 +101,9 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
   });
 }
 
-// Applies f to every row of x, by map_rows_kernel, and writes output 0. x has the shape of the
-// first operand, whose last dimension is a row.
+// Applies f to every row of x by map_rows_kernel, and writes output 0. x has the shape of the first
+// operand, whose last dimension is a row. `f_moves_groups` is false if f can only take columns one
+// by one.
 template <typename F, typename T>
 void map_rows(const KernelCall& k, const F& f, const T* x, bool f_moves_groups = true) {
   const int width = width_of(k.in_shape(0)[-1]);
