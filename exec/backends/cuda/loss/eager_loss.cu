@@ -10,7 +10,7 @@ namespace meshwright::exec::cuda {
 namespace {
 
 struct Words {
-  int width, visible;  // columns, and those that are words: the others are padding
+  int width, visible;  // columns; the first of them, which are not padding
   explicit Words(const KernelCall& k) : width(width_of(k.in_shape(0)[1])), visible(width) {
     const std::int64_t vocabulary = k.attributes().vocabulary;
     if (vocabulary > 0) visible = static_cast<int>(std::min<std::int64_t>(vocabulary, width));
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
     log_softmax_kernel(const T* __restrict__ x, float* __restrict__ y, long long rows, Words words,
                        bool in_groups) {
   const long long row = own_row<row_threads>();
-  if (row >= rows) return;  // whole warps
+  if (row >= rows) return;  // warps return as a whole
   const T* own = x + row * words.width;
   const ExpSum all =
       exp_sum_of_row<row_threads, vector_of<T>>(own, words.visible, words.width, in_groups);
@@ -96,8 +96,8 @@ void log_softmax_grad(const KernelCall& k) {
   });
 }
 
-// Computes each row's loss. A target outside the vocabulary is an error of the data, and its loss
-// is NaN.
+// Computes each row's loss, which is 0 if the row has no target. A target outside the vocabulary is
+// an error of the data, and its loss is NaN.
 template <typename T>
 __global__ void __launch_bounds__(256)
     nll_kernel(const T* __restrict__ logs, const int* __restrict__ targets,

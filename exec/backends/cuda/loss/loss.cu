@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
                          float* __restrict__ loss, float* __restrict__ saved, long long rows,
                          Columns columns, bool in_groups) {
   const long long row = own_row<row_threads>();
-  if (row >= rows) return;  // whole warps
+  if (row >= rows) return;  // warps return as a whole
   const T* own = logits + row * columns.width;
   const ExpSum all =
       exp_sum_of_row<row_threads, vector_of<T>>(own, columns.visible, columns.width, in_groups);
@@ -94,8 +94,9 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
   });
 }
 
-// The classifications of question answering: each is over a sequence's tokens, for the start (0) or
-// the end (1) of the answer. Token i's logit is at 2 * i.
+// The classifications of question answering. Numbers 2 * b and 2 * b + 1 are over the tokens of
+// sequence b, for the start and the end of the answer. Token i's logit is 2 * i elements after
+// begin().
 struct Spans {
   long long count;
   int tokens;

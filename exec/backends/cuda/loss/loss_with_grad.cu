@@ -7,8 +7,8 @@ namespace meshwright::exec::cuda {
 
 namespace {
 
-// With this number of threads, two blocks share a multiprocessor, so that one can read while the
-// other writes.
+// With this number of threads, two blocks can share a multiprocessor if its shared memory holds two
+// rows, so that one block can read while the other writes.
 constexpr int row_threads = block_of_row;
 
 template <typename T>

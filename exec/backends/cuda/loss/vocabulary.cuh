@@ -27,24 +27,25 @@ struct Columns {
     const long long column = target - first;
     return column >= 0 && column < visible ? static_cast<int>(column) : -1;
   }
-  // Returns the gradient of a logit: (softmax - 1 at the target) * factor. Masked columns get
-  // exactly 0, and so do all columns if `factor` is 0.
+  // Returns the gradient of a logit: softmax * factor, minus factor at the target. Masked columns
+  // get exactly 0, and so do all columns if `factor` is 0.
   __device__ float gradient(int column, float logit, float log_sum, float factor,
                             int target) const {
-    if (column >= visible || factor == 0.0f) return 0.0f;  // of an ignored row, whatever it holds
+    if (column >= visible || factor == 0.0f) return 0.0f;  // even if the logit is NaN
     const float share = exp_below_0(logit - log_sum) * factor;
     return column == target ? share - factor : share;
   }
 };
 
-// Returns the target's logit in a row of the whole vocabulary. For a target outside of the
-// vocabulary (negative) it returns NaN, so that the loss is NaN and the step stops.
+// Returns element `target` of a row of logits. If the target is negative, because it is none of the
+// row's columns, returns NaN, so that the loss becomes NaN.
 template <typename T>
 __device__ inline float logit_of(const T* row, int target) {
   return target >= 0 ? widened(row[target]) : NAN;
 }
 
-// Returns the loss scale, which is the operand after the targets, or null if there is none.
+// Returns the address of the loss scale, which is the operand after the targets, or null if there
+// is none. For cross_entropy_grad and span_loss_grad.
 inline const float* loss_scale_of(const KernelCall& k) {
   return k.call.inputs.size() > 3 ? k.in<float>(3) : nullptr;
 }

@@ -5,7 +5,10 @@ namespace meshwright::exec::cuda {
 
 namespace {
 
-// The part of a parameter that a segment covers on this rank, with 64-bit indices as on the host.
+// The elements of a matrix that a segment holds, with 64-bit indices as on the host. `rows` and
+// `columns` are those of the whole matrix. A row of this rank's part has `width` elements, and the
+// segment holds the part's elements [begin, begin + count). Element i of the part is element i +
+// shift of the bucket.
 struct Part {
   std::int64_t rows, columns, width, begin, count, shift;
   WholePlaces places;
@@ -22,8 +25,8 @@ __device__ double squared(const Factors& c, float gradient) {
   return static_cast<double>(g) * g;
 }
 
-// Returns in thread 0 the sum over the threads of the block. The order of additions depends only on
-// `threads`.
+// Returns, in thread 0, the sum over the threads of the block. The order of additions depends only
+// on `threads`.
 __device__ double sum_over_block(double own) { return add_over_block({own, 0}).weights; }
 
 // Sums the squared gradients of each row. Each block has one row.
@@ -67,7 +70,7 @@ __global__ void __launch_bounds__(threads)
     sum += of_thread[other * columns_of_block + lane];
   const std::int64_t begin = whole_place(part.places, 0).place / part.columns * part.columns;
   const std::int64_t whole = whole_place(part.places, column).place - begin;
-  if (whole < part.columns) sums[part.rows + whole] += sum;  // else padding
+  if (whole < part.columns) sums[part.rows + whole] += sum;  // other columns are padding
 }
 
 // Moves the factors towards the new mean squares and prepares the update's row and column factors,

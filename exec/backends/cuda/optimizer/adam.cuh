@@ -5,8 +5,8 @@
 
 namespace meshwright::exec::cuda {
 
-// Updates one element. `coupled` is the weight decay that is added to the gradient (adam), and
-// `shrink` is a factor of the weight (adamw).
+// Updates one element. `coupled` times the weight is added to the gradient (the decay of adam), and
+// `shrink` is a factor of the weight (the decay of adamw).
 inline __device__ void adam(const Factors& c, float coupled, float shrink, Element& e) {
   const float g = gradient_in(c, e) + coupled * e.weight;
   e.first = c.beta1 * e.first + c.one_minus_beta1 * g;

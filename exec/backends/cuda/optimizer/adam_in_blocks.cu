@@ -62,7 +62,8 @@ struct Block {
   }
 };
 
-// Reads the moments of a group, four codes at once, because blocks begin at multiples of 4 bytes.
+// Reads the moments of a group, four codes at once. That is possible because blocks begin at
+// multiples of 4 bytes.
 __device__ void read_codes(const unsigned char* codes, const float* values, float scale,
                            float (&to)[group]) {
   const unsigned int four = *reinterpret_cast<const unsigned int*>(codes);
@@ -150,8 +151,8 @@ __device__ void step_block(const A& a, const Block& block, std::int64_t begin, s
 }
 
 // Updates the elements of a bucket whose segments begin where blocks do. Chunks consist of whole
-// blocks. In a block that is all 0, each element divided by the largest one is 0 / 0 = NaN. A NaN
-// is above no limit, so it gets code 0.
+// blocks. If a moment is 0 in a whole block, each of its elements divided by the largest one is 0 /
+// 0 = NaN. A NaN is above no limit, so it gets code 0.
 template <typename Rule, typename A>
 __global__ void __launch_bounds__(threads)
     step_in_blocks_kernel(const UpdateScalars* scalars, DeviceSegments segments, A arrays) {

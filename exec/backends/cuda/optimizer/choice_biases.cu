@@ -4,14 +4,15 @@ namespace meshwright::exec::cuda {
 
 namespace {
 
-// Updates the biases by which experts are chosen. Each block has one bias.
+// Updates the biases by which routers choose experts. Each block has those of one router that are
+// in the bucket.
 template <typename P, typename W>
 __global__ void __launch_bounds__(threads)
     choice_biases_kernel(const UpdateScalars* scalars, const ChoiceBias* biases, P* weights,
                          W* working, float rate) {
   if (scalars->updates == 0) return;
   const ChoiceBias bias = biases[blockIdx.x];
-  double all = 0;  // whole numbers: of any order the same
+  double all = 0;  // a sum of whole numbers is the same in any order
   for (std::int64_t e = 0; e < bias.experts; ++e) all += bias.counts[e];
   for (std::int64_t i = threadIdx.x; i < bias.count; i += threads) {
     const double missing = all - static_cast<double>(bias.experts) * bias.counts[bias.first + i];

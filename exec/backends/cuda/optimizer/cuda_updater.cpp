@@ -67,7 +67,7 @@ class CudaUpdater : public Updater {
                             const OptimizerState& state) override {
     if (biases.empty()) return;
     DeviceMemory& made = choice_biases_[bucket];
-    if (made == nullptr) {  // before the first step is over, as of_bucket
+    if (made == nullptr) {  // in the first step, which is never captured
       made = device_memory(static_cast<std::int64_t>(biases.size_bytes()));
       copy_now(made.get(), biases.data(), biases.size_bytes());
     }

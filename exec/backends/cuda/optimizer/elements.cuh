@@ -98,9 +98,10 @@ inline __device__ const DeviceSegment& segment_of(const DeviceSegments& segments
   return segments.data[low];
 }
 
-// Calls work(element) for each element of the block's chunk and stores the results. If all arrays
-// are aligned, it moves whole groups. A chunk begins where a group does, which may be before its
-// segment.
+// Calls work(element) for each element of the block's chunk. Then stores the moments if the rule
+// writes them, and the weights if `weights` is set. If all arrays are aligned, groups that are
+// wholly in the segment are moved at once. A chunk begins where a group does, which may be before
+// its segment.
 template <Reads reads, typename A, typename Work>
 __device__ void for_each_element(const DeviceSegment& segment, const A& arrays, bool weights,
                                  const UpdateScalars& scalars, const Work& work) {

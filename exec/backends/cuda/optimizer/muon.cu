@@ -5,7 +5,8 @@ namespace meshwright::exec::cuda {
 
 namespace {
 
-// Applies muon's update, which is already orthogonal. It is read in the gradient's place.
+// Applies muon's update, which is orthogonal already. The rule reads the update in the gradient's
+// place.
 struct Muon {
   static constexpr Reads reads{true, false, false, false};
   static __device__ void apply(const Factors& c, const OfSegment& s, Element& e) {

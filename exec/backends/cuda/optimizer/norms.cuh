@@ -1,4 +1,4 @@
-// Squared norms of parameters and of their updates: sums over a block of threads, and over all
+// Sums squared norms of parameters and of their updates over a block of threads, and over all
 // blocks.
 #pragma once
 
@@ -24,8 +24,9 @@ inline __device__ SquaredNorms add_over_block(SquaredNorms own) {
   return of_thread[0];
 }
 
-// Adds the partial sums of all blocks to the parameters' norms. Each block has one segment, and the
-// first segment of a parameter adds those of the parameter's others.
+// Adds the partial sums of all blocks to the parameters' norms. Each block has one segment. The
+// block of a parameter's first segment adds the partial sums of all of the parameter's counted
+// segments, and the other blocks do nothing.
 static __global__ void __launch_bounds__(threads)
     add_norms_kernel(const UpdateScalars* scalars, DeviceSegments segments,
                      const SquaredNorms* partial) {

@@ -50,7 +50,7 @@ void optimizer_step(const StepSettings& training, const UpdateScalars* scalars,
                     cudaStream_t stream) {
   if (state.update != nullptr) return step_muon(scalars, segments, state, stream);
   switch (training.optimizer) {
-    case OptimizerKind::muon:  // what is no matrix
+    case OptimizerKind::muon:  // parameters that are not matrices
     case OptimizerKind::adamw:
       return step_adamw(scalars, segments, state, stream);
     case OptimizerKind::adam:

@@ -51,7 +51,7 @@ __device__ std::int64_t own_index() {
   return static_cast<std::int64_t>(blockIdx.x) * threads + threadIdx.x;
 }
 
-// Puts the whole matrix together from its parts. With `turns` x is the transposed matrix.
+// Puts the whole matrix x together from its parts. With `turns`, x is the transposed matrix.
 __global__ void gather_kernel(Places places, const float* parts, std::int64_t distance, bool turns,
                               float* x) {
   const std::int64_t i = own_index();
@@ -63,7 +63,7 @@ __global__ void gather_kernel(Places places, const float* parts, std::int64_t di
   x[turns ? column * places.rows + row : i] = parts[part * distance + at];
 }
 
-// Copies this rank's part of the whole matrix to `own`. With `turns` x is the transposed matrix.
+// Copies this rank's part of the whole matrix x to `own`. With `turns`, x is the transposed matrix.
 __global__ void take_kernel(Places places, int own_part, const float* x, bool turns, float* own) {
   const std::int64_t i = own_index();
   if (i >= places.rows * places.columns) return;
@@ -74,7 +74,8 @@ __global__ void take_kernel(Places places, int own_part, const float* x, bool tu
   if (part == own_part) own[at] = x[turns ? column * places.rows + row : i];
 }
 
-// Sums the squares of x in norm_parts partial sums, in a fixed order. Each block has one of them.
+// Writes norm_parts partial sums of the squares of x. Each block makes one of them, in a fixed
+// order of additions.
 __global__ void squares_kernel(const float* x, std::int64_t count, double* partial) {
   const std::int64_t each = (count + norm_parts - 1) / norm_parts;
   const std::int64_t begin = blockIdx.x * each, end = min(begin + each, count);
@@ -122,8 +123,8 @@ void multiply(Products& products, ProductForm form, const float* a, const float*
   products.run(form, {.a = a, .b = b, .c = c}, stream);
 }
 
-// Makes x[m,n], where m <= n, about orthogonal by Newton-Schulz steps. Returns the address of the
-// result, which is x or next. next[m,n], a[m,m], b[m,m] and `partial` are scratch memory.
+// Makes x[m,n], where m <= n, approximately orthogonal by Newton-Schulz steps. Returns the address
+// of the result, which is x or next. next[m,n], a[m,m], b[m,m] and `partial` are scratch memory.
 float* newton_schulz(Products& products, std::int64_t m, std::int64_t n, float* x, float* next,
                      float* a, float* b, double* partial, cudaStream_t stream) {
   launch(squares_kernel, {norm_parts}, {threads}, 0, stream, x, m * n, partial);

@@ -1,4 +1,5 @@
-// muon: makes momentum matrices about orthogonal on a device (exec/optimizer/optimizer.h).
+// Makes the momentum matrices of the optimizer Muon approximately orthogonal, on a device
+// (exec/optimizer/optimizer.h).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +11,7 @@
 
 namespace meshwright::exec::cuda {
 
-// The number of partial sums from which a matrix's squared norm is added.
+// The number of partial sums that are added up to a matrix's squared norm.
 constexpr int norm_parts = 256;
 
 // Does on the device what cpu::orthogonalize does. `partial` is scratch memory for norm_parts

@@ -10,7 +10,7 @@
 namespace meshwright::exec::cuda {
 
 // The two halves of a split fp32 master weight (exec/optimizer/remainders.h): its bf16 copy, and
-// the remainder that the copy lacks.
+// the remainder that the copy lacks. The copy's type also serves for masters that are kept whole.
 struct CopyOfMaster {
   unsigned short bits;
 };
@@ -37,7 +37,8 @@ inline __device__ void narrow(float x, CopyOfMaster& to) {
 // The type of a bf16 moment that is rounded at random.
 struct RandomBf16 : bf16 {};
 
-// Returns x rounded at random to bf16, as exec/optimizer/random_rounding.h does.
+// Returns x rounded at random to bf16, as exec/optimizer/random_rounding.h does. `random` has 16
+// random bits.
 inline __device__ float rounded_at_random(float x, unsigned int random) {
   const unsigned int bits = __float_as_uint(x);
   const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
@@ -99,8 +100,8 @@ struct Roundings<RandomBf16, n> {
   }
 };
 
-// The arrays of a bucket, with types: gradients G, masters P (or weights without masters), moments
-// M, and the copy W of the weights, which is float if there is no copy.
+// The arrays of a bucket and their types: gradients G, masters P (or weights if there are no
+// masters), moments M, and the copy W of the weights. W is float if there is no copy.
 template <typename G, typename P, typename W, typename M>
 struct Arrays {
   using Moment = M;
@@ -177,7 +178,7 @@ Arrays<G, P, W, M> arrays_of(const OptimizerState& state) {
 }
 
 // Calls work.operator()<P, W>() with the types of the masters and of the copy of the weights that
-// is made from them.
+// is made from them. Without masters, P is the type of the weights. Without a copy, W is float.
 template <typename Work>
 void with_masters(const OptimizerState& state, const Work& work) {
   if (state.weights_type == Dtype::i16) return work.template operator()<Remainder, CopyOfMaster>();
@@ -189,8 +190,8 @@ void with_masters(const OptimizerState& state, const Work& work) {
   work.template operator()<float, f16>();
 }
 
-// Calls `work` with a value of the moments' type. Only moments that are `written` need to be
-// rounded at random.
+// Calls `work` with a value of the type of moments that are not in blocks. Only moments that are
+// `written` need to be rounded at random.
 template <bool written, typename Work>
 void with_moments(const OptimizerState& state, const Work& work) {
   if (state.moment_type != Dtype::bf16) return work(float{});
@@ -199,7 +200,8 @@ void with_moments(const OptimizerState& state, const Work& work) {
   work(bf16{});
 }
 
-// Calls work(arrays) with the arrays of a bucket in their types, for a rule that writes moments.
+// Calls work(arrays) with the arrays of a bucket in their types, for a rule that writes moments
+// which are not in blocks.
 template <typename Work>
 void with_arrays(const OptimizerState& state, const Work& work) {
   with_masters(state, [&]<typename P, typename W>() {

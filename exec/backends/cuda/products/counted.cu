@@ -12,9 +12,10 @@ namespace {
 // threads has `own` by `own` elements.
 constexpr int tile = 64, depth = 16, own = 4, across = tile / own, tile_threads = across * across;
 
-// Groups of rows. Those of a part's experts follow one another, from the part's first row on.
+// Groups of rows, one for each expert of each part. The groups of a part follow one another, from
+// the part's first row on.
 struct Groups {
-  int count, of_part, matrices;  // group g meets matrix g mod `matrices`
+  int count, of_part, matrices;  // group g is multiplied by matrix g % `matrices`
   long long rows_of_part;
   const int *rows, *begins;
 };
@@ -32,7 +33,7 @@ struct Tiles {
   float a[depth][tile + 1], b[depth][tile + 1];
 };
 
-// Adds the products of one step to a thread's elements.
+// Adds the products of one step, `depth` terms, to the elements of the calling thread.
 __device__ inline void multiply_step(const Tiles& tiles, float (&sum)[own][own]) {
   const int row = static_cast<int>(threadIdx.x) / across * own;
   const int column = static_cast<int>(threadIdx.x) % across * own;
@@ -66,7 +67,7 @@ __global__ void __launch_bounds__(tile_threads)
   }
   __syncthreads();
   const int g = found[0], first = found[1];
-  if (g == groups.count) return;  // all threads of the block
+  if (g == groups.count) return;  // the whole block returns
   const int rows = min(tile, groups.rows[g] - first);
   const int column0 = static_cast<int>(blockIdx.y) * tile;
   const long long row0 = static_cast<long long>(groups.begins[g]) + first;
@@ -94,8 +95,8 @@ __global__ void __launch_bounds__(tile_threads)
       if (row + i < rows && column + j < n) narrow(sum[i][j], y[(row0 + row + i) * n + column + j]);
 }
 
-// Adds to dw[e, m, n], or stores there if it `overwrites`, dy^T x over the rows of all groups that
-// have matrix e. dy is [rows, m] and x is [rows, n].
+// Adds dy^T x, over the rows of all groups that have matrix e, to dw[e, m, n], or stores it there
+// if `overwrites` is set. dy is [rows, m] and x is [rows, n].
 template <typename T, typename Sum>
 __global__ void __launch_bounds__(tile_threads)
     weights_kernel(const T* __restrict__ dy, const T* __restrict__ x, Sum* __restrict__ dw,

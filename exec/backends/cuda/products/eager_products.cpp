@@ -8,8 +8,9 @@ namespace meshwright::exec::cuda {
 
 namespace {
 
-// Returns the matmul of an operation: scores is q k^T, weigh_values is w v, and weigh_transposed is
-// w^T x. The last one sums over the heads that share keys and values, by a longer k.
+// Returns the matmul of an operation: q k^T for `scores`, w v for `weigh_values`, and w^T x for
+// `weigh_transposed`. The last one sums over the query heads that share keys and values, by a
+// longer k.
 ProductForm form_of(const OpCall& call) {
   const Shape &first = call.inputs[0].shape, &second = call.inputs[1].shape;
   const std::int64_t group = call.attributes.heads / call.attributes.kv_heads;

@@ -19,8 +19,8 @@ namespace {
 
 constexpr int threads = 256;
 
-// Adds a product to `sum`, or stores it there if it `overwrites`. Used for gradients
-// whose matmul is stored apart, in scratch memory.
+// Adds a product to `sum`, or stores it there if `overwrites` is set. It is for gradients whose
+// matmul is stored apart, in scratch memory.
 template <typename T, int n>
 __global__ void add_to_sum(const T* product, float* sum, long long count, bool overwrites) {
   const long long i = (static_cast<long long>(blockIdx.x) * threads + threadIdx.x) * n;
@@ -32,17 +32,19 @@ __global__ void add_to_sum(const T* product, float* sum, long long count, bool o
   store<n>(sum + i, total);
 }
 
-// Returns the alignment of an address that is `bytes` after one with this alignment, both in bytes.
+// Returns the alignment, in bytes, of an address that is `bytes` bytes after one that has the
+// alignment `alignment`.
 int alignment_after(std::int64_t bytes, int alignment) {
   while (bytes % alignment != 0) alignment /= 2;
   return alignment;
 }
 
-// The matmuls of experts, in turns: in each turn every expert's matrix meets one group of rows.
+// The matmuls of experts, in turns. In each turn, every expert's matrix is multiplied by one of its
+// groups of rows, and all these are one batch.
 struct Turns {
   std::int64_t count = 1;
   ProductForm form;
-  std::array<std::int64_t, 2> in_bytes{};  // from one turn to the next
+  std::array<std::int64_t, 2> in_bytes{};  // from a turn's input to the next one's
   std::int64_t out_bytes = 0;
 };
 

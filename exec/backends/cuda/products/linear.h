@@ -1,4 +1,4 @@
-// Linear layers as matmuls.
+// Expresses linear layers as matmuls.
 #pragma once
 
 #include "exec/backends/cuda/products/products.h"
@@ -6,8 +6,8 @@
 
 namespace meshwright::exec::cuda {
 
-// Returns the matmul of `linear` or of one of its gradients. A third input is a bias. `adds` is set
-// as in the operation.
+// Returns the matmul of `linear` or of one of its gradients, with the bias as its epilogue if there
+// is one. `adds` is set if the matmul is added to the contents of the output.
 ProductForm form_of(const OpCall& call);
 
 }  // namespace meshwright::exec::cuda

@@ -84,19 +84,18 @@ constexpr EpilogueRow epilogue_rows[] = {
 };
 const EpilogueRow& row_of(Epilogue epilogue) { return epilogue_rows[static_cast<int>(epilogue)]; }
 
-// The elements from one row to the next of what an epilogue saves must be a multiple of this
-// number.
+// The number of elements in a row of what an epilogue saves must be a multiple of this.
 constexpr std::int64_t saved_multiple = 8;
 
-// Returns whether this backend uses a form's epilogue. GELU's tanh may be the device's own
-// instruction, which is right to 11 bits only, so GELU is not used with fp32 results.
+// Returns whether this backend uses a form's epilogue. cuBLASLt may compute GELU's tanh by an
+// instruction of the device that is right to 11 bits only, so GELU is not used with fp32 results.
 bool is_wanted(const ProductForm& form) {
   const EpilogueRow& row = row_of(form.epilogue);
   const bool gelu = form.epilogue != Epilogue::none && form.epilogue != Epilogue::bias;
   return (!row.saved || form.n % saved_multiple == 0) && (!gelu || form.result != Dtype::f32);
 }
 
-// Returns the bytes to which every matrix of a batch is aligned.
+// Returns the alignment, in bytes, of every matrix of a batch. A matrix has `elements` elements.
 std::uint32_t alignment_of(const ProductForm& form, std::int64_t elements, Dtype dtype) {
   auto bytes = static_cast<std::uint32_t>(form.alignment);
   if (form.batch > 1)
@@ -164,8 +163,7 @@ void require_valid(const ProductForm& form) {
 
 Dtype second_of(const ProductForm& form) { return form.second.value_or(form.factors); }
 
-// Returns device memory for operands while candidates are timed, or null if the device has not that
-// much memory left.
+// Returns device memory for operands while candidates are timed, or null if it cannot be allocated.
 DeviceMemory memory_for_timing(std::int64_t bytes) {
   void* memory = nullptr;
   if (cudaMalloc(&memory, bytes) != cudaSuccess) {
@@ -186,7 +184,7 @@ struct Products::Plan {
   Description description;
   Layout first, second, result;  // cuBLASLt's first factor is b, its second is a
   std::optional<cublasLtMatmulAlgo_t> algorithm;
-  bool is_chosen = false;  // by `prepare`
+  bool is_chosen = false;  // set by prepare()
 };
 
 std::string text_of(const ProductForm& form) {
@@ -289,8 +287,9 @@ bool Products::prepare(const ProductForm& form) {
   return plan.algorithm.has_value();
 }
 
-// Chooses the fastest candidate by timing them on operands made for that, or takes the choice of an
-// earlier run.
+// Chooses the fastest candidate by timing them on operands made for that, or takes the choice that
+// an earlier run has kept. The first candidate stays chosen if there is no memory for the operands,
+// or if cuBLASLt rejects a kept choice.
 void Products::choose_fastest(const ProductForm& form, Plan& plan) {
   const auto fastest = [&] {
     const std::int64_t of_result = form.batch * form.m * form.n * bytes_of(form.result);
@@ -357,7 +356,7 @@ void Products::issue(const ProductForm& form, const Plan& plan, const ProductOpe
   if (epilogue.bias) set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
   if (epilogue.saved)
     set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.saved);
-  if (is_8_bit(form.factors)) {  // its first factor is our second one
+  if (is_8_bit(form.factors)) {  // cuBLASLt's first factor is b
     set(plan.description, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, operands.b_scale);
     set(plan.description, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, operands.a_scale);
   }
