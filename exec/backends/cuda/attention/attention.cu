@@ -70,8 +70,8 @@ __global__ void __launch_bounds__(ForwardTile<T, D, true, small>::threads,
   });
 }
 
-// Computes y and the probabilities of the unfused form: flash attention writes its log-sum-exp to
-// scratch memory, from which the probabilities are then computed.
+// Computes y and the probabilities, which the unfused form saves. Flash attention writes its
+// log-sum-exp to scratch memory, from which the probabilities are then computed.
 template <typename T>
 void run_unfused(const KernelCall& k, const AttentionShape& shape, const ScoreExtras& extras,
                  ForwardOperands<T> operands, float* log_sums) {

@@ -12,8 +12,8 @@
 
 namespace meshwright::exec::cuda {
 
-// Returns the heads in a tensor [rows, heads * head_dim], such as y, or the queries of a context
-// group's gradient.
+// Returns the heads in a tensor [rows, heads * head_dim], such as y, or the gradient of the queries
+// of a context group.
 template <typename T>
 Heads<T> heads_in_rows(const Attributes& a, T* data) {
   return {data, std::int64_t{a.heads} * a.head_dim, a.head_dim};
@@ -83,8 +83,8 @@ inline ScoreExtras extras_of(const KernelCall& k) {
 }
 
 // Calls use(D, with_extras) with two constants: D, the columns of a tile for heads of `dim`
-// elements, and whether the kernel has ScoreExtras. One kernel with extras serves all heads of more
-// than 128 elements, because they are rare. Throws RunError if `dim` is more than 256.
+// elements, and whether the kernel has ScoreExtras. All heads of more than 128 elements share one
+// kernel with extras, because they are rare. Throws RunError if `dim` is more than 256.
 template <typename T, typename Use>
 void with_kernel(int dim, bool extras, const Use& use) {
   if (dim > 256)
@@ -106,9 +106,9 @@ void with_kernel(int dim, bool extras, const Use& use) {
 }
 
 // Calls use(small) with a constant that says whether to take small tiles, which have half the rows
-// and half the columns. Small tiles are for GPUs whose blocks cannot have `large_bytes` of shared
-// memory. A block has at most 96 KiB on V100, 99 on A10G, 163 on A100 and 227 on H100. Tiles that
-// fit on all of these have no small form.
+// and half the columns. Small tiles are for GPUs on which a block cannot have `large_bytes` of
+// shared memory. A block has at most 96 KiB on V100, 99 on A10G, 163 on A100 and 227 on H100. Tiles
+// of at most 96 KiB have no small form.
 template <int large_bytes, typename Use>
 void with_tile_size(const Device& device, const Use& use) {
   constexpr int everywhere = 96 << 10;
@@ -130,8 +130,8 @@ void launch_tiles(Kernel kernel, Shape3 blocks, std::int64_t shared_bytes, const
   launch(kernel, blocks, {Tile::threads}, shared_bytes, k.stream, arguments...);
 }
 
-// Returns how many blocks there are if each has one tile of `rows` rows, of `heads` heads and
-// `halves` halves of all sequences.
+// Returns the number of blocks of a launch in which each block has one tile of up to `rows` rows.
+// The tiles are those of all sequences, of `heads` heads and of `halves` halves of a sequence.
 inline unsigned int tile_blocks(const AttentionShape& shape, int heads, int halves, int rows) {
   const std::int64_t tiles = (shape.length + rows - 1) / rows;
   return blocks_for(std::int64_t{shape.batch} * heads * halves * tiles, 1);

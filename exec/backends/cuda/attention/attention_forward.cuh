@@ -1,6 +1,7 @@
 // Flash attention, forward (Dao, 2023). A block has the queries of one head in shared memory, and
 // keys and values come there tile by tile. Only the scores of one tile exist at a time, in
-// registers. The softmax uses a running maximum and sum, of which only the log-sum-exp is saved.
+// registers. The softmax uses a running maximum and sum, from which the log-sum-exp is saved for
+// the backward pass.
 #pragma once
 
 #include "exec/backends/cuda/attention/attention_scores.cuh"
@@ -13,21 +14,24 @@ struct ForwardOperands {
   NearHeads<const T> q, k, v;
   NearHeads<T> y;
   float* log_sums;  // [batch * heads, held]
-  // The normalised y and its log-sum-exp from the earlier steps around the ring. Both are null in
-  // the first step.
+  // The normalized y and its log-sum-exp from the earlier steps around the ring of a context group.
+  // Both are null if there are none.
   NearHeads<const T> y_before;
   const float* log_sums_before;
 };
 
 // The sizes of a block's tiles. For each product, a warp of 32 rows reads a tile of keys half as
-// often as a warp of 16, so warps have 32 rows wherever registers suffice: y takes fragments * D /
-// 2 of them, the scores fragments * keys / 2, the kept queries fragments * D / 4. There are 255 in
-// all, and none are spilled for D of 64 and 128. With 16-bit types, tiles take 36 and 68 KiB of
-// shared memory, so that two blocks (all that the registers allow) share a multiprocessor of sm_80
-// and sm_90. Bound on an H100, whose multiprocessor takes a product of 16 x 8 x 16 and 128 bytes of
-// shared memory a clock: 4 and 5 matrices loaded for 4 products make 100 % (D = 64) and 80 % (D =
-// 128) of 989 TFLOP/s. With D = 64 the exponentials, 16 a clock, take as long again as the
-// products. `small` is the constant of with_tile_size().
+// often as a warp of 16, so warps have 32 rows wherever registers suffice. A thread has 255
+// registers. Of these, y takes fragments * D / 2, the scores fragments * keys / 2, and kept queries
+// fragments * D / 4.
+//
+// With 16-bit types and without extras, tiles take 36 KiB (D = 64) and 68 KiB (D = 128) of shared
+// memory. Two blocks, all that the registers allow, then share a multiprocessor of sm_80 and sm_90.
+//
+// The bound on an H100 follows from its multiprocessor, which takes a product of 16 x 8 x 16 and
+// 128 bytes of shared memory a clock. 4 (D = 64) and 5 (D = 128) matrices of 128 bytes are loaded
+// for 4 products, which allows 100 % and 80 % of 989 TFLOP/s. With D = 64 the exponentials, 16 a
+// clock, take as long again as the products. `small` is the constant of with_tile_size().
 template <typename T, int D, bool with_extras, bool small>
 struct ForwardTile {
   static constexpr bool half = sizeof(T) == 2;
@@ -40,8 +44,8 @@ struct ForwardTile {
   static constexpr int shared_bytes = tile_bytes<T, D>(queries + 2 * keys);
 };
 
-// The part of the softmax that each lane holds for its rows: maxima in base 2, and the sums of the
-// lane's own columns.
+// The part of the softmax that each lane holds for its rows: the maxima in base 2, and the sums
+// over the lane's own columns.
 template <int M>
 struct Softmax {
   float maximum[M][2], sum[M][2];
@@ -81,9 +85,9 @@ __device__ inline void update_softmax(float (&s)[M][N][4], float unit, Softmax<M
     }
 }
 
-// Computes y and the log-sum-exp for a block of queries. FLOPs: 4 D for each visible pair of a
-// query and a key, because tiles that the mask hides are skipped. There are two barriers a tile:
-// values are copied while scores are computed, and the next keys while values are weighed.
+// Computes y and the log-sum-exp for a block of queries. Tiles that a causal mask hides from the
+// block are skipped. There are two barriers a tile: values are copied while scores are computed,
+// and the next keys while values are weighed.
 template <typename T, int D, bool with_extras, bool small>
 __global__ void __launch_bounds__(ForwardTile<T, D, with_extras, small>::threads,
                                   resident_blocks<ForwardTile<T, D, with_extras, small>>)
@@ -98,7 +102,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras, small>::threads
 
   const QueryBlock block(shape, Tile::queries);
   const int kv_head = block.head / (shape.heads / shape.kv_heads);
-  const int token = shape.query_row(block.sequence, block.half);  // of the half's query 0
+  const int token = shape.query_row(block.sequence, block.half);  // row of the half's first query
   const auto rows_of = [&](const NearHeads<const T>& heads, int head, int first_row, int first) {
     return HeadRows<const T>{heads.at(first_row + first, head), heads.row, shape.length - first,
                              shape.dim, shape.vectors};
@@ -106,7 +110,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras, small>::threads
   load_tile<Tile::queries, D, Tile::threads>(q_tile,
                                              rows_of(operands.q, block.head, token, block.first));
 
-  const int query = block.first + warp_row + lane / 4;  // of the lane's first row
+  const int query = block.first + warp_row + lane / 4;  // the lane's first query
   const auto saved_row = [&] {
     return (static_cast<long long>(block.sequence) * shape.heads + block.head) * shape.held +
            block.half * shape.length;
@@ -171,7 +175,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras, small>::threads
         });
     }
     copies_wait<0>();
-    __syncthreads();  // the values are there, and the keys no longer needed
+    __syncthreads();  // the values are there, and the keys are no longer needed
     tiles.advance();
     if (visible) {
       update_softmax(s, with_extras ? 1.0f : shape.scale_base_2, softmax, y);
@@ -190,7 +194,7 @@ __global__ void __launch_bounds__(ForwardTile<T, D, with_extras, small>::threads
     load_keys();
     if (visible) weigh_rows<D, N>(y, Weights<T, M, N>(s), v_tile);
     copies_wait<0>();
-    __syncthreads();  // the next keys are there, and the values no longer needed
+    __syncthreads();  // the next keys are there, and the values are no longer needed
   }
 
 #pragma unroll

@@ -1,5 +1,5 @@
-// Attention, backward (attention_backward.h): the row sums that are computed before both passes,
-// and the operations.
+// Attention, backward (attention_backward.h): the sums over rows that are computed before both
+// passes, and the operations that run the passes.
 #include "exec/backends/cuda/attention/attention_backward.h"
 #include "exec/backends/cuda/attention/attention_library.h"
 #include "exec/backends/cuda/attention/attention_relative.h"
@@ -15,9 +15,8 @@ namespace {
 
 constexpr int sum_threads = 256, lanes_of_row = 8;
 
-// Writes two arrays [batch * heads, held]: the log-sum-exp in base 2 (0 if there is none), and the
-// sum over a row of dY Y. Eight lanes have one head of a token and read 16 bytes at a time. Both
-// tensors are read once.
+// Writes two arrays [batch * heads, held]: the log-sum-exp in base 2, or 0 if `log_sums` is null,
+// and the sum of dY Y over each head of each token. Eight lanes have one head of a token.
 template <typename T>
 __global__ void __launch_bounds__(sum_threads)
     attention_row_sums(AttentionShape shape, NearHeads<const T> y, NearHeads<const T> dy,

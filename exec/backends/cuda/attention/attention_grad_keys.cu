@@ -1,5 +1,5 @@
-// Attention's gradients of keys and values. Scores are held transposed in registers, with keys down
-// and queries across, so that the probabilities can be the left side of the products without a
+// Attention's gradients of keys and values. Registers hold scores transposed, with keys down and
+// queries across, so that the probabilities can be the left side of the products without a
 // transposition.
 #include "exec/backends/cuda/attention/attention_backward.h"
 
@@ -10,12 +10,14 @@ namespace {
 // The gradients that a kernel computes. Heads of more than 128 elements leave no room for both.
 enum class Makes { both, values, keys };
 
-// The sizes of a block's tiles. dK and dV take fragments * D / 2 registers each, scores and their
-// gradients fragments * queries / 2 each. There are 255 in all, and none are spilled without
-// extras. With 16-bit types, tiles take 55 KiB (D = 64) and 137 KiB (D = 128) of shared memory: two
-// blocks of 4 warps and one of 8 fit on a multiprocessor, which is all that the registers allow.
-// Bound on an H100, as in attention_forward.cuh: 6 and 9 matrices loaded for 4 products make 67 %
-// (D = 64) and 44 % (D = 128) of 989 TFLOP/s. `small` is the constant of with_tile_size().
+// The sizes of a block's tiles. A thread has 255 registers. Of these, dK and dV take fragments * D
+// / 2 each, and scores and their gradients fragments * queries / 2 each.
+//
+// With 16-bit types, tiles take 55 KiB (D = 64) and 137 KiB (D = 128) of shared memory. On a
+// multiprocessor, two blocks of 4 warps and one of 8 fit, which is all that the registers allow.
+// The bound on an H100, computed as in attention_forward.cuh: 6 (D = 64) and 9 (D = 128) matrices
+// are loaded for 4 products, which allows 67 % and 44 % of 989 TFLOP/s. `small` is the constant of
+// with_tile_size().
 template <typename T, int D, bool small>
 struct KeyGradientTile {
   static constexpr bool half = sizeof(T) == 2, wide = D > 128;
@@ -32,7 +34,7 @@ struct KeyGradientTile {
 };
 
 // Computes dK, dV or both for a block of keys. There is one barrier a tile: the next queries and
-// their dY are copied while these are worked on.
+// their dY are copied while the block works on the present ones.
 template <typename T, int D, bool with_extras, bool small, Makes makes>
 __global__ void __launch_bounds__(KeyGradientTile<T, D, small>::threads,
                                   resident_blocks<KeyGradientTile<T, D, small>>)
@@ -41,7 +43,7 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D, small>::threads,
   constexpr int M = Tile::fragments, N = Tile::queries, pitch = row_pitch<T, D>;
   T* const k_tile = reinterpret_cast<T*>(shared_memory());
   T* const v_tile = k_tile + Tile::keys * pitch;
-  T* const stages = v_tile + Tile::keys * pitch;  // two of queries and dY
+  T* const stages = v_tile + Tile::keys * pitch;  // two stages, each with queries and dY
   float* const sum_stages = reinterpret_cast<float*>(shared_memory() + Tile::tiles_bytes);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * M;
@@ -76,7 +78,7 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D, small>::threads,
   load_stage(0);
   copies_commit();
 
-  const int key = block.first + warp_row + lane / 4;  // of the lane's first row
+  const int key = block.first + warp_row + lane / 4;  // the lane's first key
   const LeftRows<T, M, D> keys(k_tile + warp_row * pitch);
   const LeftRows<T, M, D> values(v_tile + warp_row * pitch);
   constexpr int dk_columns = makes == Makes::values ? 1 : D / 8;
@@ -86,7 +88,7 @@ __global__ void __launch_bounds__(KeyGradientTile<T, D, small>::threads,
   for_elements(dv, [](float& x, int, int) { x = 0.0f; });
   for (int stage = 0; !tiles.done(); stage ^= 1) {
     copies_wait<0>();
-    __syncthreads();  // this tile is there, and the one before no longer needed
+    __syncthreads();  // this tile is there, and the one before is no longer needed
     const int query = tiles.first(), ahead = tiles.ahead(), head = tiles.head();
     const int query_half = tiles.half();
     tiles.advance();

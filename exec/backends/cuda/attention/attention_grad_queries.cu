@@ -7,13 +7,15 @@ namespace meshwright::exec::cuda {
 
 namespace {
 
-// The sizes of a block's tiles. dQ takes fragments * D / 2 registers, scores and their gradients
-// fragments * keys / 2 each, kept queries and dY fragments * D / 4 each. There are 255 in all. With
-// D = 128 up to 8 more are spilled, but none on sm_90 without extras. With 16-bit types, tiles take
-// 55 KiB (D = 64) and 103 KiB (D = 128) of shared memory, so that two blocks (all that the
-// registers allow) share a multiprocessor of sm_90. Bound there, as in attention_forward.cuh: 4 and
-// 6.7 matrices loaded for 4 products make 100 % (D = 64) and 60 % (D = 128) of 989 TFLOP/s. `small`
-// is the constant of with_tile_size().
+// The sizes of a block's tiles. A thread has 255 registers. Of these, dQ takes fragments * D / 2,
+// scores and their gradients fragments * keys / 2 each, and kept queries and dY fragments * D / 4
+// each.
+//
+// With 16-bit types, tiles take 55 KiB (D = 64) and 103 KiB (D = 128) of shared memory. Two blocks,
+// all that the registers allow, then share a multiprocessor of sm_90. The bound there, computed as
+// in attention_forward.cuh without extras: 4 (D = 64) and 6.7 (D = 128) matrices are loaded for 4
+// products, which allows 100 % and 60 % of 989 TFLOP/s. `small` is the constant of
+// with_tile_size().
 template <typename T, int D, bool with_extras, bool small>
 struct QueryGradientTile {
   static constexpr bool half = sizeof(T) == 2, wide = D > 128;
@@ -26,7 +28,8 @@ struct QueryGradientTile {
   static constexpr int threads = 32 * warps;
   static constexpr int tiles_bytes = tile_bytes<T, D>(2 * queries + 4 * keys);
   static constexpr int shared_bytes = tiles_bytes + 2 * queries * 4;
-  // Rows have one more column, so that the elements of a diagonal are in different banks.
+  // Rows have one more column, so that threads that add neighbouring diagonals read different
+  // banks.
   static constexpr int distances_bytes = queries * (keys + 1) * 4;
 };
 template <typename T, int D, bool with_extras>
@@ -49,8 +52,8 @@ __device__ inline void add_diagonals(const float* gradients, float* sums, int co
   }
 }
 
-// Computes dQ for a block of queries. There is one barrier a tile: the next keys and values are
-// copied while these are worked on.
+// Computes dQ for a block of queries. There is one barrier a tile, or two if sums by distance are
+// made: the next keys and values are copied while the block works on the present ones.
 template <typename T, int D, bool with_extras, bool small>
 __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras, small>::threads,
                                   resident_blocks<QueryGradientTile<T, D, with_extras, small>>)
@@ -59,14 +62,14 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras, small>::t
   constexpr int M = Tile::fragments, N = Tile::keys, pitch = row_pitch<T, D>;
   T* const q_tile = reinterpret_cast<T*>(shared_memory());
   T* const dy_tile = q_tile + Tile::queries * pitch;
-  T* const stages = dy_tile + Tile::queries * pitch;  // two of keys and values
+  T* const stages = dy_tile + Tile::queries * pitch;  // two stages, each with keys and values
   float* const sums = reinterpret_cast<float*>(shared_memory() + Tile::tiles_bytes);
   float* const gradients = sums + 2 * Tile::queries;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp_row = own_warp() * 16 * M;
 
   const QueryBlock block(shape, Tile::queries);
-  const int token = shape.query_row(block.sequence, block.half);  // of the half's query 0
+  const int token = shape.query_row(block.sequence, block.half);  // row of the half's first query
   const auto rows_of = [&](const NearHeads<const T>& heads, int head, int first_row, int first) {
     return HeadRows<const T>{heads.at(first_row + first, head), heads.row, shape.length - first,
                              shape.dim, shape.vectors};
@@ -87,7 +90,7 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras, small>::t
                                              rows_of(operands.dy, block.head, token, block.first));
   load_stage(0);
 
-  const int query = block.first + warp_row + lane / 4;  // of the lane's first row
+  const int query = block.first + warp_row + lane / 4;  // the lane's first query
   // The offsets of the head's sums are recomputed for each use, because kept ones would take
   // registers that the products need.
   const auto head_row = [&] {
@@ -127,7 +130,7 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras, small>::t
   }
   for (int stage = 0; !tiles.done(); stage ^= 1) {
     copies_wait<0>();
-    __syncthreads();  // this tile is there, and the one before no longer needed
+    __syncthreads();  // this tile is there, and the one before is no longer needed
     const int key = tiles.first(), ahead = tiles.ahead();
     const int key_place = with_extras ? tiles.key_place() : 0;
     tiles.advance();
@@ -138,7 +141,7 @@ __global__ void __launch_bounds__(QueryGradientTile<T, D, with_extras, small>::t
                          (!shape.causal || key <= block.first + warp_row + 16 * M - 1 + ahead);
     const bool whole = key + N <= shape.length && block.first + warp_row + 16 * M <= shape.length &&
                        (!shape.causal || key + N - 1 <= block.first + warp_row + ahead);
-    if (!visible && !sums_distances) continue;  // a block that sums has a barrier to come
+    if (!visible && !sums_distances) continue;  // a block that sums has one more barrier
     float s[M][N / 8][4], ds[M][N / 8][4];
     if (with_extras && operands.probabilities != nullptr) {
       for_elements(s, [&](float& x, int row, int column) {

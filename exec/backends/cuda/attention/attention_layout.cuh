@@ -1,7 +1,7 @@
 // Finds which queries see which keys, and where both are stored: for whole sequences, or for the
-// two halves that a rank of a context group holds (models/program/graph/context.h) and the keys of
-// other ranks. Inside a half, places are consecutive. Except on the diagonal, halves see each other
-// as a whole or not at all.
+// two halves of a sequence that a rank of a context group holds (models/program/graph/context.h)
+// and the keys of other ranks. Inside a half, positions are consecutive. Under a causal mask, a
+// half sees another half as a whole or not at all.
 #pragma once
 
 #include "exec/backends/cuda/attention/attention_tile.cuh"
@@ -9,7 +9,7 @@
 
 namespace meshwright::exec::cuda {
 
-// Heads with 32-bit strides, whose products take one instruction and two registers.
+// Heads with 32-bit strides, which take fewer registers and faster multiplications than 64 bits.
 template <typename T>
 struct NearHeads {
   T* data = nullptr;
@@ -26,20 +26,20 @@ struct NearHeads {
 struct AttentionShape {
   int batch, heads, kv_heads, dim;
   int held;            // tokens of a sequence on this rank
-  int halves;          // 1: the tokens follow each other; 2: a context group shares them
+  int halves;          // 1: consecutive tokens; 2: halves, in a context group
   int length;          // of a half
   int sources;         // ranks whose keys and values are in memory, one after the other
   bool one_source;     // only one rank's keys and values are in memory
-  int blocks_at_once;  // about three times what the GPU runs at once
+  int blocks_at_once;  // about three times the blocks that the GPU runs at once
   int rank, degree, first_step;
   bool causal, vectors;
-  float scale;         // of products of queries and keys
+  float scale;         // factor of products of queries and keys
   float scale_base_2;  // times log2 e
   const int*
-      documents;  // for this rank's tokens, the places where their documents begin; null: none
+      documents;  // for each token of this rank, the position where its document begins, or null
 
   __device__ int source(int index) const { return (rank + degree - first_step - index) % degree; }
-  // Returns the place in the sequence of the first token of a half of rank `of_rank`.
+  // Returns the position in the sequence of the first token of a half of rank `of_rank`.
   __device__ int place(int of_rank, int half) const {
     if (halves == 1) return 0;
     return (half == 0 ? of_rank : 2 * degree - 1 - of_rank) * length;
@@ -48,11 +48,12 @@ struct AttentionShape {
   __device__ int query_row(int sequence, int half) const { return sequence * held + half * length; }
 };
 
-// Half of one rank's keys. `number` counts halves in the order in which a ring brings them.
+// One half of the keys of one rank and sequence. `number` counts the halves in the order in which a
+// ring brings them.
 struct KeyHalf {
   int source;
-  int first_row;  // of the keys' tensor
-  int place;
+  int first_row;  // in the tensor of keys
+  int place;      // position of the first key
 
   __device__ KeyHalf(const AttentionShape& shape, int sequence, int number)
       : source(shape.source(number / shape.halves)),
@@ -63,11 +64,11 @@ struct KeyHalf {
 };
 
 // Chooses the head and the tile that a block works on. Blocks start in the order of their numbers,
-// and the first tiles should be those that take longest. The first tiles of several heads come
-// first, so that short ones fill the end of the last wave. But no more heads than necessary run at
-// once, so that the data that the tiles of one head share stays in the L2 cache.
+// and the first tiles of a head should be those that take longest. The first tiles of several heads
+// come first, so that short tiles fill the end of the last wave. But no more heads than necessary
+// run at once, so that the data that the tiles of one head share stays in the L2 cache.
 struct TileOrder {
-  int head, tile;  // head: of all sequences'
+  int head, tile;  // head: counted over all sequences
 
   __device__ TileOrder(const AttentionShape& shape, int heads, int tiles) {
     const int all = shape.batch * heads;
@@ -84,7 +85,7 @@ struct TileOrder {
 // The queries that a block of a kernel works on. The last queries of a sequence come first, because
 // they see most keys.
 struct QueryBlock {
-  int sequence, head, half, first;  // query
+  int sequence, head, half, first;  // first: query in the half
 
   __device__ QueryBlock(const AttentionShape& shape, int rows) {
     const int tiles = (shape.length + rows - 1) / rows;
@@ -96,8 +97,9 @@ struct QueryBlock {
   }
 };
 
-// Visits, in order, the tiles of `columns` keys that a block of `rows` queries sees. With `packed`
-// there may be documents: tiles before the document of the first query are skipped.
+// Visits, in order, the tiles of `columns` keys that a block of `rows` queries may see. Tiles
+// beyond a causal mask are skipped. With `packed` there may be documents, and tiles before the
+// document of the first query are skipped.
 template <int rows, int columns, bool packed>
 class KeyTiles {
  public:
@@ -112,9 +114,10 @@ class KeyTiles {
     ++number_;
     enter();
   }
-  __device__ int first() const { return first_; }  // key of the half
-  __device__ int row() const { return row_; }      // of the half's first key
-  // Returns the place of a query less its number in the half, minus the same difference for a key.
+  __device__ int first() const { return first_; }  // the tile's first key, in its half
+  __device__ int row() const { return row_; }      // of the half's first key, in the tensor
+  // Returns (position of a query - its index in its half) - (position of a key - its index in its
+  // half).
   __device__ int ahead() const { return ahead_; }
   __device__ int key_place() const { return place() - ahead_; }
 
@@ -145,7 +148,7 @@ class KeyTiles {
 // The keys that a block of a kernel works on, for the queries of all heads that share the key head.
 // The first keys of a sequence come first, because most queries see them.
 struct KeyBlock {
-  int sequence, head, number, first;  // head of keys; half's number; key
+  int sequence, head, number, first;  // head of keys; number of the half; first key
 
   __device__ KeyBlock(const AttentionShape& shape, int rows) {
     const int tiles = (shape.length + rows - 1) / rows, halves = shape.sources * shape.halves;
@@ -157,9 +160,9 @@ struct KeyBlock {
   }
 };
 
-// Visits, head by head, the tiles of `columns` queries that see a block of `rows` keys. With
-// `packed` there may be documents: tiles of queries whose documents begin after the keys are
-// skipped.
+// Visits, head by head, the tiles of `columns` queries that may see a block of `rows` keys. Tiles
+// before the keys are skipped under a causal mask. With `packed` there may be documents, and tiles
+// of queries whose documents begin after the keys are skipped.
 template <int rows, int columns, bool packed>
 class QueryTiles {
  public:
@@ -188,8 +191,8 @@ class QueryTiles {
       if (first_ < shape_.length && !is_past()) return;
     }
   }
-  // Returns whether the tile's queries, and so all later ones, are in documents that begin after
-  // the block's keys.
+  // Returns whether the document of the tile's first query begins after the block's keys. This is
+  // then true of all later queries too.
   __device__ bool is_past() const {
     if (!packed || shape_.documents == nullptr) return false;
     const int query = shape_.query_row(block_.sequence, half()) + first_;

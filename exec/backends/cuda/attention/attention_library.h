@@ -1,5 +1,6 @@
-// Lets a library's attention kernels replace this backend's own. The faster kernel of each shape is
-// measured before the first step and kept on disk, like the choices of matmul algorithms.
+// Lets a library's attention kernels replace this backend's own. The faster kernel for each shape
+// that both can compute is found by timing before the first step, and kept on disk like the choices
+// of matmul algorithms.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,13 @@
 namespace meshwright::exec::cuda {
 
 // A library's kernels for Op::attention and Op::attention_grad. Each device has one object, which
-// one thread uses.
+// only one thread uses.
 class AttentionLibrary {
  public:
   virtual ~AttentionLibrary() = default;
-  virtual std::string version() const = 0;  // "cuDNN 9.19.0"
+  virtual std::string version() const = 0;  // such as "cuDNN 9.19.0"
   // Returns the bytes of scratch memory, or nothing if the library has no kernel for the call. The
-  // first call for a shape takes long, so it comes before the first step.
+  // first call for a shape takes long, so it must come before the first step.
   virtual std::optional<std::int64_t> workspace_bytes(const OpCall& call) = 0;
   // Issues the operation. The call must be one for which workspace_bytes() returned a value.
   virtual void run(const KernelCall& k) = 0;
@@ -37,11 +38,12 @@ class AttentionChoice {
                   KernelCache& cache);
 
   // Chooses the kernel for calls of this shape, once. The library's kernel can be chosen only if
-  // the job lets cuDNN compute the call (may_be_cudnns) and `planned` bytes of scratch memory
-  // suffice for it. `own` is this backend's kernel, which gets along with these bytes. If there is
-  // no memory in which to measure, `own` is chosen.
+  // the job lets cuDNN compute the call (may_be_cudnns()) and `planned` bytes of scratch memory
+  // suffice for it. `own` is this backend's kernel, for which these bytes suffice. If there is no
+  // memory in which to measure, `own` is chosen.
   void prepare(const OpCall& call, const Device& device, Kernel own, std::int64_t planned);
-  // Runs the library's kernel if `prepare` chose it. Otherwise does nothing and returns false.
+  // Runs the library's kernel if prepare() chose it for the call's shape. Otherwise does nothing
+  // and returns false.
   bool run(const KernelCall& k) const;
 
   std::int64_t timed() const { return timed_; }  // shapes that were measured
@@ -57,8 +59,8 @@ class AttentionChoice {
   std::int64_t timed_ = 0;
 };
 
-// Returns a text of all that a choice depends on: "attention 4x4096, 32 heads of 64 on 4,
-// concatenated, causal, times 0.125, bf16".
+// Returns a text of the call's properties on which a choice depends, such as "attention 4x4096, 32
+// heads of 64 on 4, concatenated, causal, times 0.125, bf16".
 std::string text_of_attention(const OpCall& call);
 
 }  // namespace meshwright::exec::cuda

@@ -20,8 +20,8 @@ __global__ void __launch_bounds__(threads)
   bias[static_cast<long long>(head) * distances + d] = widened(table[place]) * log2_e;
 }
 
-// Sums, for each distance of a head, over sequences and blocks of queries in order. Each thread has
-// one distance, and blockIdx.y is the head.
+// Adds up the sums of all sequences and blocks of queries, in order, for each distance of each
+// head. Each thread has one distance, and blockIdx.y is the head.
 __global__ void __launch_bounds__(threads)
     sum_distances(const float* of_blocks, float* sums, int batch, int heads, int held, int rows) {
   const int distances = 2 * held - 1, blocks = (held + rows - 1) / rows, each = held + rows - 1;
@@ -40,8 +40,8 @@ __global__ void __launch_bounds__(threads)
   sums[static_cast<long long>(head) * distances + d] = sum;
 }
 
-// Adds to the table's gradient the sum over the distances of a bucket. Each block has one bucket
-// (x) of one head (y).
+// Adds the sums over the distances of a bucket to the table's gradient. Each block has one bucket
+// (blockIdx.x) of one head (blockIdx.y).
 template <typename T>
 __global__ void __launch_bounds__(threads)
     sum_buckets(const float* sums, RelativeBuckets buckets, T* table, int held, int heads) {

@@ -10,8 +10,8 @@ namespace meshwright::exec::cuda {
 constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;
 
 struct ScoreExtras {
-  int first_head;   // of this rank, counted in the whole model
-  int alibi_heads;  // of the whole model; 0: no ALiBi
+  int first_head;   // this rank's first head, counted in the whole model
+  int alibi_heads;  // number of heads of the whole model; 0: no ALiBi
   // The bias of each head for the distances from -farthest to farthest, [heads, 2 farthest + 1], in
   // base 2. Greater distances have the bias of the farthest one. Null without relative positions.
   const float* bias;
@@ -20,10 +20,10 @@ struct ScoreExtras {
   float kept_scale;
   unsigned long long key;
   const long long* step_sequence;
-  long long first_sequence;  // counted from the step's first
+  long long first_sequence;  // sequences of the step before the micro-batch's first
   long long whole_length;    // of a sequence
-  int window;                // keys that a query sees, its own included; 0: no limit
-  int chunk;  // places of a chunk, outside of which a query sees no key; 0: no chunks
+  int window;                // most keys that a query sees, its own included; 0: no limit
+  int chunk;                 // length of a chunk, before which a query sees no key; 0: no chunks
   float cap;  // a product p of a query and a key becomes cap * tanh(p / cap); 0: no cap
 
   bool any() const {
@@ -33,8 +33,8 @@ struct ScoreExtras {
 };
 
 // Returns ALiBi's slope of a head of a model with n heads (Press et al., 2022). With p the largest
-// power of two up to n, the slope of the first p heads h is 2^(-8 (h+1) / p). The others have every
-// second slope of a model with 2p heads.
+// power of two up to n, the slope of head h < p is 2^(-8 (h+1) / p). The other heads have the
+// first, third, fifth, ... slope of a model with 2p heads.
 inline __device__ float alibi_slope(int head, int heads) {
   int power = 1;
   while (2 * power <= heads) power *= 2;
@@ -43,8 +43,8 @@ inline __device__ float alibi_slope(int head, int heads) {
   return exp2f(exponent / static_cast<float>(power));
 }
 
-// Computes the scores of one query head. It refers to the kernel's parameters instead of copying
-// them, because registers are scarce.
+// Computes the scores of one query head. The object refers to the kernel's parameters instead of
+// copying them, because registers are scarce.
 class Score {
  public:
   __device__ Score(const AttentionShape& shape, const ScoreExtras& extras, int sequence, int head,
@@ -62,8 +62,8 @@ class Score {
     documents_ = shape.documents + (shape.query_row(sequence, query_half) - place);
     last_ = place + shape.length - 1;
   }
-  // Returns the base-2 score for the product of the query at `place` in the sequence and the key
-  // `distance` places after the query.
+  // Returns the base-2 score for the product of the query at position `place` and the key
+  // `distance` positions after the query.
   __device__ float operator()(float product, int distance, int place) const {
     float score = fmaf(slope_, static_cast<float>(distance), product * shape_.scale_base_2);
     if (bias_ != nullptr) score += bias_[min(max(distance, -farthest_), farthest_)];
@@ -86,8 +86,8 @@ class Score {
   const int& chunk_;
   float slope_ = 0.0f;
   const float* bias_;
-  const int* documents_ = nullptr;  // by place
-  int last_ = 0;                    // place of a query
+  const int* documents_ = nullptr;  // indexed by position
+  int last_ = 0;                    // position of the half's last query
 };
 
 // Applies the soft cap to products of queries and keys. Does nothing if `cap` is 0.
@@ -98,8 +98,8 @@ __device__ inline void cap_products(float (&products)[M][N][4], float cap) {
   for_elements(products, [&](float& x, int, int) { x = cap * tanhf(x * inverse); });
 }
 
-// Turns gradients of capped products into gradients of the products, by the derivative of the cap.
-// `products` are the products before the cap.
+// Multiplies the gradients of capped products by the derivative of the cap. `products` are the
+// products before the cap.
 template <int M, int N>
 __device__ inline void uncap_gradients(float (&gradients)[M][N][4],
                                        const float (&products)[M][N][4], float cap) {
@@ -131,14 +131,16 @@ class KeptWeights {
   __device__ bool any() const { return extras_.dropped > 0; }
 
   // Returns a bit for each of the lane's elements of a 16 x 8 piece with queries down and keys
-  // across, which is set if the element is kept. `query` is that of the first row and `key` that of
-  // the first column. The half's keys begin at place `key_place`.
+  // across, which is set if the element is kept. `query` is the query of the first row and `key`
+  // the key of the first column, both counted in their halves. The keys' half begins at position
+  // `key_place`.
   __device__ unsigned int across(int query, int key, int key_place) const {
     const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4, g = lane / 4;
     if (key_place % 4 != 0)
       return one_by_one(
           [&](int i) { return word(query + g + i / 2 * 8, key_place + key + 2 * t + i % 2); });
-    // An even lane makes the Philox block of row g, and the odd lane next to it that of row g + 8.
+    // An even lane makes the Philox block of row g, and the odd lane next to it that of row g + 8,
+    // for the same four keys.
     const bool odd = t % 2 != 0;
     const Random own = block(query + g + (odd ? 8 : 0), (key_place + key) / 4 + t / 2);
     const unsigned int first = other(odd ? own.word[0] : own.word[2], 1),
@@ -166,7 +168,7 @@ class KeptWeights {
     return bits(x.word[0], x.word[1], x.word[2], x.word[3]);
   }
 
-  // Returns x after dropout: scaled if it is kept, otherwise 0.
+  // Returns x scaled for dropout if it is kept, otherwise 0.
   __device__ float left(float x, bool is_kept) const {
     return is_kept ? x * extras_.kept_scale : 0.0f;
   }

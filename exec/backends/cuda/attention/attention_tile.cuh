@@ -9,8 +9,8 @@
 
 namespace meshwright::exec::cuda {
 
-// The elements from one row of a tile to the next: an odd number of 16-byte units, so that eight
-// lanes that read 16 bytes of eight rows reach all 32 banks once.
+// The number of elements from one row of a tile to the next: an odd number of 16-byte units, so
+// that eight lanes that read 16 bytes of eight rows reach all 32 banks once.
 template <typename T, int D>
 constexpr int row_pitch = D + 16 / static_cast<int>(sizeof(T));
 template <typename T, int D>
@@ -18,8 +18,8 @@ constexpr int tile_bytes(int rows) {
   return rows * row_pitch<T, D> * static_cast<int>(sizeof(T));
 }
 
-// The blocks on a multiprocessor among which registers are divided: as many as 255 registers a
-// thread allow. Given this number, the compiler spills no registers to make room for more blocks.
+// The number of blocks on a multiprocessor if a thread takes up to 255 registers. Kernels declare
+// it, so that the compiler spills no registers to make room for more blocks.
 template <typename Tile>
 constexpr int resident_blocks = 256 / Tile::threads;
 
@@ -34,13 +34,14 @@ template <typename T>
 struct HeadRows {
   T* first;
   int row;
-  int count;     // of rows, after which there are zeros
-  int width;     // of a head
-  bool vectors;  // 16 bytes at a time
+  int count;     // of rows; a tile has zeros after them
+  int width;     // elements of a head
+  bool vectors;  // whether 16 bytes can be moved at a time
 };
 
-// Begins to copy `rows` rows of `columns` columns into a tile with D columns. A thread has the same
-// columns of every few rows, so that it needs only one address.
+// Begins to copy `rows` rows of `columns` columns into a tile with D columns. If rows cannot be
+// moved 16 bytes at a time, the copy is complete on return. A thread has the same columns of every
+// few rows, so that it needs only one address.
 template <int rows, int D, int threads, int columns, typename T>
 __device__ inline void load_columns(T* tile, const HeadRows<const T>& from) {
   constexpr int unit = 16 / static_cast<int>(sizeof(T)), units = columns / unit;
@@ -74,7 +75,8 @@ __device__ inline void load_columns(T* tile, const HeadRows<const T>& from) {
     source += step * from.row;
   }
 }
-// Begins to copy all D columns of a tile, at once or as many at a time as there are threads for.
+// Begins to copy all D columns of a tile, at once, or as many columns at a time as there are
+// threads for.
 template <int rows, int D, int threads, typename T>
 __device__ inline void load_tile(T* tile, const HeadRows<const T>& from) {
   constexpr int columns = threads * 16 / static_cast<int>(sizeof(T));
@@ -98,7 +100,8 @@ __device__ inline void put_pair(T* to, float low, float high) {
   *reinterpret_cast<unsigned int*>(to) = packed<T>(low, high);
 }
 
-// Writes a warp's rows to memory, by way of the warp's rows of a tile that is no longer needed.
+// Writes a warp's rows to memory. They pass through the warp's rows of a tile that is no longer
+// needed.
 template <typename T, int M, int D>
 __device__ inline void store_rows(const float (&y)[M][D / 8][4], T* tile, const HeadRows<T>& to) {
   constexpr int unit = 16 / static_cast<int>(sizeof(T)), units = D / unit;
@@ -125,16 +128,16 @@ __device__ inline void store_rows(const float (&y)[M][D / 8][4], T* tile, const 
   }
 }
 
-// Returns the offset, in elements, at which a lane points for loading four 8 x 8 matrices: rows 0
-// to 15 of the first 8 columns, then of the next 8.
+// Returns the offset, in elements, of the row that a lane points at when a warp loads four 8 x 8
+// matrices: rows 0 to 15 of the first 8 columns, then of the next 8.
 template <typename T, int D>
 __device__ inline int lane_offset() {
   return static_cast<int>(threadIdx.x) % 16 * row_pitch<T, D> +
          static_cast<int>(threadIdx.x) % 32 / 16 * 8;
 }
 
-// A warp's rows of a tile as the left side of products. With `kept`, keep() loads them into
-// registers once.
+// A warp's rows of a tile as the left side of products. If `kept` is set, keep() loads them into
+// registers once, except for fp32.
 template <typename T, int M, int D, bool kept = false>
 class LeftRows {
  public:
@@ -239,7 +242,7 @@ __device__ inline void multiply_rows(float (&s)[M][N / 8][4], const LeftRows<T, 
   }
 }
 
-// Weights as the left side of products, in fp32 or rounded to 16 bits.
+// Weights as the left side of products, in fp32 or rounded to T.
 template <typename T, int M, int N>
 struct Weights {
   unsigned int fragments[M][N / 16][4];
@@ -317,8 +320,8 @@ __device__ inline void weigh_rows(float (&y)[M][D / 8][4], const Weights<T, M, N
   }
 }
 
-// Calls visit(element, row, column) for every element of the lane. Row and column count in the
-// warp's part, without the lane's own offsets g and 2t.
+// Calls visit(element, row, column) for every element of the lane. Rows and columns count within
+// the warp's part, without the lane's own offsets g and 2t.
 template <int M, int N, typename Visit>
 __device__ inline void for_elements(float (&s)[M][N][4], const Visit& visit) {
 #pragma unroll
@@ -329,7 +332,7 @@ __device__ inline void for_elements(float (&s)[M][N][4], const Visit& visit) {
       for (int i = 0; i < 4; ++i) visit(s[m][n][i], 16 * m + 8 * (i / 2), 8 * n + i % 2);
 }
 
-// Return the sum and the maximum of x over the four lanes that share a row.
+// These two functions return the sum and the maximum of x over the four lanes that share a row.
 inline __device__ float sum_of_row(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
   return x + __shfl_xor_sync(0xffffffffu, x, 2);

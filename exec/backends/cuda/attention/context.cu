@@ -1,6 +1,6 @@
 // Packs the keys and values of a context group's rank into one tensor for the other ranks (in each
-// row all keys, then all values), and unpacks them into the layout of attention's operands. Also
-// moves the tokens of all ranks into the order of their sequences, and back.
+// row all keys, then all values), and unpacks their gradients into the layout of attention's
+// operands. Also moves the tokens of all ranks into the order of their sequences, and back.
 #include "exec/backends/cuda/attention/heads.cuh"
 #include "exec/backends/cuda/rows/rows.cuh"
 #include "exec/backends/cuda/tables.h"
@@ -44,7 +44,8 @@ void context_unpack(const KernelCall& k) {
   });
 }
 
-// Moves row i of the ranks' parts to its place in the sequences (to_sequence), or back.
+// Moves each row of the ranks' parts to its place in the sequences, or back if `to_sequence` is
+// false.
 template <typename T>
 struct MovedTokens {
   using Element = T;

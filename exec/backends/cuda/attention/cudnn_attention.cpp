@@ -13,7 +13,7 @@
 #include "models/program/graph/gpu_scratch.h"
 
 namespace cudnn_frontend {
-void* cudnn_dlhandle = nullptr;  // set below; NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+void* cudnn_dlhandle = nullptr;  // make_cudnn_attention() sets it
 }
 
 namespace meshwright::exec::cuda {
@@ -27,8 +27,9 @@ void check(fe::error_t result, const char* what) {
   if (result.is_bad()) throw RunError(fmt::format("cuDNN, {}: {}", what, result.get_message()));
 }
 
-// The layout of queries, keys or values: the operand that has them, their first element in it, and
-// the elements from one token, and from one head, to the next.
+// The layout of queries, keys or values: the number of the operand that has them, the offset of
+// their first element in it, the elements from one token to the next and from one head to the next,
+// and the number of heads.
 struct Place {
   std::size_t operand;
   std::int64_t first, token, head, heads;
@@ -71,7 +72,7 @@ enum Name : std::int64_t {
   d_value
 };
 
-constexpr std::int64_t alignment = 256;  // of its scratch memory
+constexpr std::int64_t alignment = 256;  // of cuDNN's scratch memory, in bytes
 
 bool is_backward(const OpCall& call) { return call.op == Op::attention_grad; }
 
@@ -108,7 +109,7 @@ class CudnnAttention : public AttentionLibrary {
     const std::size_t tensors = k.attributes().packing == Packing::separate ? 3 : 1;
     std::unordered_map<std::int64_t, void*> addresses;
     const auto give = [&](std::int64_t name, const void* address) {
-      addresses[name] = const_cast<void*>(address);  // it takes what it reads so too
+      addresses[name] = const_cast<void*>(address);  // cuDNN takes inputs as non-const too
     };
     for (std::size_t i = 0; i < 3; ++i) {
       const Place& place = places[i];
@@ -135,7 +136,8 @@ class CudnnAttention : public AttentionLibrary {
   }
 
  private:
-  // Returns the plan for the call, made once for each shape, or null if cuDNN has none.
+  // Returns the plan for the call, which is made once for each shape, or null if cuDNN has none or
+  // the call is not one that it may compute.
   Plan* plan_of(const OpCall& call) {
     if (!may_be_cudnns(call)) return nullptr;
     const auto [found, is_new] = plans_.try_emplace(text_of_attention(call));
@@ -200,7 +202,7 @@ class CudnnAttention : public AttentionLibrary {
   }
 
   cudnnHandle_t handle_ = nullptr;
-  std::map<std::string, std::unique_ptr<Plan>> plans_;  // null: cuDNN has none
+  std::map<std::string, std::unique_ptr<Plan>> plans_;  // null: cuDNN has no kernel
 };
 
 }  // namespace
@@ -210,7 +212,7 @@ std::unique_ptr<AttentionLibrary> make_cudnn_attention() {
   if (fe::cudnn_dlhandle == nullptr) return nullptr;
   try {
     return std::make_unique<CudnnAttention>();
-  } catch (const std::exception&) {  // of another CUDA than the program's, parts missing
+  } catch (const std::exception&) {  // such as a cuDNN for another CUDA
     return nullptr;
   }
 }

@@ -1,5 +1,5 @@
-// Unfused attention as an eager framework computes it, without its matmuls (eager_products.cpp).
-// Every step works on all score matrices [micro_batch * heads, s, s] at once.
+// Unfused attention as an eager framework computes it, without its matmuls (eager_products.cpp). A
+// step on scores works on all score matrices [micro_batch * heads, s, s] at once.
 #include <bit>
 
 #include "exec/backends/cuda/attention/score_rows.cuh"
@@ -89,13 +89,13 @@ void join_heads(const KernelCall& k) {
   });
 }
 
-// ALiBi's slopes, as alibi_slope() in exec/backends/cpu/heads.h computes them: 2^(-8 (h+1) / n) for
-// n heads, if n is a power of two. Otherwise the first p heads, with p the next lower power, have
-// those of p heads, and the others every second one of 2p heads.
+// Adds ALiBi's biases. The slopes are those of alibi_slope() in exec/backends/cpu/heads.h: 2^(-8
+// (h+1) / n) for n heads, if n is a power of two. Otherwise the first p heads, with p the next
+// lower power, have those of p heads, and the others the first, third, fifth, ... of 2p heads.
 struct AddAlibi {
   ScoreRows rows;
-  int first_head;  // of the rank
-  int power;       // of two, at most all heads
+  int first_head;  // this rank's first head, counted in the whole model
+  int power;       // largest power of two up to the number of heads
   struct OfRow {
     float slope;
     int query;
@@ -126,7 +126,7 @@ struct MaskScores {
   float masked;
   int window, chunk;
   bool causal;
-  const int* documents;  // null: a sequence is one
+  const int* documents;  // null: each sequence is one document
   struct Seen {
     int first, last;
   };
@@ -137,7 +137,7 @@ struct MaskScores {
     const int begin = own == nullptr ? 0 : own[query];
     int first = window > 0 ? max(begin, query - window + 1) : begin;
     if (chunk > 0) first = max(first, begin + (query - begin) / chunk * chunk);
-    int last = query, end = causal ? query + 1 : rows.length;  // of later documents, ascending
+    int last = query, end = causal ? query + 1 : rows.length;  // finds the last key of the document
     while (last + 1 < end) {
       const int middle = (last + end) / 2;
       (own[middle] == begin ? last : end) = middle;
@@ -160,7 +160,7 @@ void mask_scores(const KernelCall& k) {
 }
 
 // Applies dropout to probabilities or to their gradients. It drops the same elements in forward and
-// backward as the fused kernels do.
+// backward, and the same as flash attention does.
 struct Drop {
   ScoreRows rows;
   FirstSequence first_sequence;
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(threads_of_block<row_threads>)
     softmax_kernel(const T* __restrict__ x, T* __restrict__ y, long long rows, int width,
                    bool in_groups) {
   const long long row = own_row<row_threads>();
-  if (row >= rows) return;  // whole warps
+  if (row >= rows) return;  // warps return as a whole
   const T* own = x + row * width;
   const ExpSum all = exp_sum_of_row<row_threads, vector_of<T>>(own, width, width, in_groups);
   const float factor = 1.0f / all.sum;

@@ -1,5 +1,5 @@
-// Adds relative positions to scores, and computes the gradient of their table
-// (models/program/graph/relative.h).
+// Adds biases by relative position to scores, and computes the gradient of the table that has the
+// biases (models/program/graph/relative.h).
 #include "exec/backends/cuda/attention/relative.cuh"
 #include "exec/backends/cuda/attention/score_rows.cuh"
 #include "exec/backends/cuda/rows/wide_rows.cuh"
@@ -59,7 +59,7 @@ void add_relative_bias(const KernelCall& k) {
   });
 }
 
-// A block of threads has strip_rows rows of the scores of one head of one sequence.
+// A block of threads has up to strip_rows rows of the scores of one head of one sequence.
 constexpr int strip_rows = relative_strip_rows, strip_threads = 256;
 
 int strips_of_head(const Attributes& a) {

@@ -21,8 +21,8 @@ struct QueryKeyValue {
   Heads<T> q, k, v;
 };
 
-// Returns the heads of queries, keys and values in the operands of attention: one packed tensor, or
-// the three in `tensors`.
+// Returns the heads of queries, keys and values in the operands of attention: in the packed tensor
+// tensors[0], or in three tensors, one for each.
 template <typename T>
 QueryKeyValue<T> heads_of(const Attributes& a, const std::array<T*, 3>& tensors) {
   const long long dim = a.head_dim, heads = a.heads, kv_heads = a.kv_heads;
@@ -43,7 +43,8 @@ QueryKeyValue<T> heads_of(const Attributes& a, const std::array<T*, 3>& tensors)
           {tensors[2], kv_heads * dim, dim}};
 }
 
-// Copies all heads of one tensor to another, for up to three pairs of tensors.
+// Copies all heads of one tensor to another, for up to three pairs of tensors. The i-th pair has
+// heads[i] heads.
 template <typename T>
 struct CopyHeads {
   using Element = T;

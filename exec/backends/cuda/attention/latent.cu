@@ -1,5 +1,5 @@
-// Multi-head latent attention: concatenates the parts of which its heads consist, and gives
-// attention values of another width than keys (latent.h).
+// Multi-head latent attention: concatenates the two parts of each head, and gives attention values
+// of another width than keys (latent.h).
 #include "exec/backends/cuda/attention/latent.h"
 
 #include <array>
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(threads_of_block)
   const long long i = own_element();
   if (i >= elements) return;
   const int width = parts.first + parts.second, c = static_cast<int>(i % width);
-  const long long head = i / width;  // of all rows
+  const long long head = i / width;  // counted over all rows
   if (c < parts.first) {
     y[i] = x[head * parts.first + c];
     return;

@@ -1,9 +1,8 @@
-// Instructions that CUDA C++ has no words for: products of 16-bit tiles on tensor cores, loads of
+// Instructions for which CUDA C++ has no words: products of 16-bit tiles on tensor cores, loads of
 // their operands from shared memory, and asynchronous copies to shared memory. GPUs before compute
-// capability 8.0 lack them and do the same lane by lane (mma_by_lanes.cuh). Layouts: PTX ISA,
-// "Matrix Fragments for mma.m16n8k16 with floating point type" and "ldmatrix". Each instruction
-// also has a form for the tests' emulation of a device, in which the lanes of a warp write what
-// they hold to memory and read what they need.
+// capability 8.0 do the same with ordinary instructions (mma_by_lanes.cuh). Layouts: PTX ISA,
+// "Matrix Fragments for mma.m16n8k16 with floating point type" and "ldmatrix". Each function also
+// has a form for the tests' emulation of a device.
 #pragma once
 
 #include "exec/backends/cuda/attention/mma_by_lanes.cuh"
@@ -89,8 +88,8 @@ __device__ inline void load_matrix_x4_transposed(unsigned int (&matrices)[4], co
                : "memory");
 }
 
-// Copy 16 (or 4) bytes to shared memory, or zeros if not `valid`. The bytes can be read after
-// copies_commit(), copies_wait() and a barrier.
+// copy_async_16() and copy_async_4() copy 16 and 4 bytes to shared memory, or write zeros if not
+// `valid`. The bytes can be read after copies_commit(), copies_wait() and a barrier.
 __device__ inline void copy_async_16(void* to_shared, const void* from, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)),
                "l"(from), "r"(valid ? 16 : 0)
@@ -135,22 +134,22 @@ inline bool by_lanes_only() { return emulated::hardware().major < 8; }
 
 using Row = float __attribute__((vector_size(32)));
 
-// The matrices of a warp's product. Each warp has two of these, so that a lane which is already at
-// the next product does not overwrite data that others still read.
+// The matrices of a warp's product. Each warp has two of these objects, so that a lane which is
+// already at the next product does not overwrite matrices that others still read.
 struct Matrices {
   bool are_multiplied;
   float a[16][16];
   Row b[16], sums[16];
 };
 inline Matrices matrices[1024 / 32][2];
-inline std::uint32_t products_of[1024];  // of each thread
+inline std::uint32_t products_of[1024];  // number of products of each thread
 
 template <typename T>
 float element(unsigned int both, int half) {
   return widened(T{static_cast<unsigned short>(half == 0 ? both : both >> 16U)});
 }
 
-// Multiplies in the emulation of a device. It takes most of the time of the device's tests, so
+// Multiplies, in the emulation of a device. This takes most of the time of the device's tests, so
 // sanitizers skip it.
 __attribute__((no_sanitize("address", "undefined"))) inline void multiply(Matrices& of) {
   for (unsigned int row = 0; row < 16; ++row) {
@@ -161,7 +160,8 @@ __attribute__((no_sanitize("address", "undefined"))) inline void multiply(Matric
   of.are_multiplied = true;
 }
 
-// Returns a function from a lane of the calling thread's warp to the row that this lane points at.
+// Returns a function that maps a lane of the calling thread's warp to the row whose address the
+// lane gave.
 inline auto rows(const void* row) {
   const auto addresses = emulated::exchange(~0U, reinterpret_cast<std::uintptr_t>(row));
   return
@@ -203,7 +203,7 @@ void mma_16x8x16(float (&d)[4], const unsigned int (&a)[4], const unsigned int (
     of.b[2 * t + i % 2 + i / 2 * 8][g] =
         emulated_warp::element<T>(b[i / 2], static_cast<int>(i % 2));
   emulated::exchange(~0U, 0);
-  if (!of.are_multiplied) multiply(of);  // the first lane, for all
+  if (!of.are_multiplied) multiply(of);  // the first lane that gets here, for the whole warp
   for (unsigned int i = 0; i < 4; ++i) d[i] += of.sums[g + i / 2 * 8][2 * t + i % 2];
 }
 

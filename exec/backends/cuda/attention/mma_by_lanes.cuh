@@ -1,6 +1,6 @@
-// Replaces the tensor-core instructions of mma.cuh for GPUs whose tensor cores have other sizes
-// (before compute capability 8.0). It uses ordinary instructions and the same layouts: lanes read
-// each other's registers, so every lane of a warp must call these functions.
+// Replaces the instructions of mma.cuh for GPUs before compute capability 8.0, which have no tensor
+// cores or tensor cores of other sizes. It uses ordinary instructions and the same layouts. In
+// products and loads, lanes read each other's registers, so every lane of a warp must call them.
 #pragma once
 
 #include "exec/backends/cuda/device/launch.h"
@@ -16,10 +16,10 @@ __device__ inline float2 pair_of(unsigned int own, int lane) {
                      widened(T{static_cast<unsigned short>(both >> 16)}));
 }
 
-// Returns d plus the product of the warp's tiles a and b. Lane `from` of each four lanes has
-// columns 2 from and 2 from + 1 of its row of a, the same rows of its column of b, and both again 8
-// places later. A lane needs 32 words from other lanes and 64 multiplications. This is a call,
-// because the hundreds of them in a kernel would not fit the instruction cache.
+// Returns d plus the product of the warp's tiles a and b, in the layouts of mma.cuh. In each group
+// of four lanes, lane `from` has columns 2 from, 2 from + 1, 2 from + 8 and 2 from + 9 of its rows
+// of a, and the same rows of its column of b. This is a call, because hundreds of copies of it in a
+// kernel would not fit the instruction cache.
 template <typename T>
 __device__ __attribute__((noinline)) float4 sum_of_products(float4 d, uint4 a, uint2 b) {
   const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4;
@@ -55,7 +55,7 @@ __device__ inline const unsigned char* row_of(const void* own, int lane) {
   return shared_memory() + __shfl_sync(0xffffffffu, place, lane);
 }
 
-// Loads four matrices as load_matrix_x4 does. It is a call for the reason given at
+// Loads four matrices as load_matrix_x4() does. It is a call for the reason given at
 // sum_of_products().
 inline __device__ __attribute__((noinline)) uint4 loaded(const void* row) {
   const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -1,5 +1,6 @@
 // The buckets of relative positions (models/program/graph/relative.h) in a form for kernels. The
-// host computes where each bucket begins, so that its logarithm decides, not the device's.
+// host computes where each bucket begins, so that the host's logarithm decides, and the device's
+// does not.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,10 +13,11 @@
 namespace meshwright::exec::cuda {
 
 struct RelativeBuckets {
-  static constexpr int most = 128;  // of one direction
-  int count = 0;                    // of one direction: earlier keys, and unless causal later ones
+  static constexpr int most = 128;  // buckets of one direction
+  int count = 0;                    // buckets of one direction (earlier keys; later keys)
   bool causal = true;
-  int first[most];  // the least distance in each bucket or a later one of its direction
+  // The least distance, without sign, that is in each bucket or in a later one of its direction.
+  int first[most];
 
   explicit RelativeBuckets(const Attributes& a)
       : count(a.causal ? a.relative_buckets : a.relative_buckets / 2), causal(a.causal) {
@@ -26,10 +28,11 @@ struct RelativeBuckets {
     while (found < count) first[found++] = INT_MAX;
   }
 
-  // Returns the number of buckets of both directions.
+  // Returns the number of buckets of all directions. Under a causal mask there is only one
+  // direction.
   int all() const { return causal ? count : 2 * count; }
 
-  // Returns the bucket of a distance, as relative_bucket() does.
+  // Returns the bucket of a distance (key - query), as relative_bucket() does.
   __device__ int of(int distance) const {
     const int away = distance < 0 ? -distance : causal ? 0 : distance;
     int low = 0, high = count;

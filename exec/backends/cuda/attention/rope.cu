@@ -1,7 +1,7 @@
 // Rotary position embedding: in every query and key head, rotates the pairs (p, q) of the first
-// rotary_dim coordinates by angles position * base^(-2i / rotary_dim). With a temperature,
-// multiplies them by a factor of the position instead. Also has the four steps in which an eager
-// framework rotates.
+// rotary_dim coordinates by angles position * frequency, where models/program/graph/rotary.h gives
+// each pair's frequency. With a temperature, multiplies the pairs by a factor of the position
+// instead. Also has four operations in which an eager framework rotates.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -14,8 +14,8 @@ namespace meshwright::exec::cuda {
 
 namespace {
 
-// Operations on pairs: (p, q) becomes (a p - b q, b p + a q). All other elements are multiplied by
-// `rest`.
+// The ways to change pairs: (p, q) becomes (a p - b q, b p + a q). All other elements are
+// multiplied by `rest`, which is 0 or 1.
 enum class Turn { by_angle, back, quarter, quarter_back, cosine, sine };
 struct Factors {
   float a, b;
@@ -39,8 +39,7 @@ Frequencies frequencies_of(const Attributes& a) {
 
 // Returns the cosine and sine of an angle. Angles are large at late positions, so whole quarters of
 // a turn are taken off in fp64, because fp32 would lose the fraction. The rest is at most pi/4, for
-// which the polynomials of Cephes' sinf and cosf are right within one or two units in the last
-// place.
+// which the polynomials of Cephes' sinf and cosf have small errors.
 __device__ inline Factors cosine_and_sine(double angle) {
   constexpr double quarter = 1.5707963267948966;
   const double quarters = rint(angle * (1 / quarter));
@@ -64,7 +63,7 @@ __device__ inline Factors factors_of(Turn turn, double angle) {
   return {c, turn == Turn::back ? -s : s};
 }
 
-// Rotates rows unit by unit. A unit is a few neighbouring columns, and in heads that turn also
+// Rotates rows unit by unit. A unit is a few neighbouring columns and, in heads that turn, also
 // their partners in the pairs, so that one thread reads both before it writes either.
 template <typename T>
 struct Rotation {
@@ -74,14 +73,14 @@ struct Rotation {
   int head_dim, rotary_dim;
   int heads_that_turn, other_heads;  // other_heads: 0 if they stay as they are
   bool per_head, interleaved;        // per_head: of three heads the first two turn
-  bool writes_rest;                  // of heads that turn
+  bool writes_rest;  // whether columns after rotary_dim of turning heads are written
   Turn turn;
   float rest;
   TokenRows tokens;
   double temperature;  // 0: pairs turn
   int temperature_floor;
-  const int* documents;  // null: a sequence is one
-  long long apart;       // rows from one row to the next of the same position
+  const int* documents;  // null: each sequence is one document
+  long long apart;       // rows from one of a position to the next one of it
 
   __device__ __host__ int turning_units(int n) const {
     return (interleaved && n > 1 ? rotary_dim : rotary_dim / 2) / n;
@@ -103,12 +102,12 @@ struct Rotation {
     return tokens.position(row) - (documents == nullptr ? 0 : documents[row]);
   }
 
-  // The number of rows with one position that a thread has in flight at once.
+  // The number of rows of one position that a thread has in flight at once.
   static constexpr int at_once = 4;
   __device__ long long row_of(long long first, int i) const { return first + i * apart; }
   // Reads n columns, from `column` on, of at_once rows of one position, the first of which is
-  // `first`. Past the last row it reads row `first` again, because only unconditional loads are
-  // issued together.
+  // `first`. Instead of rows past the last one, it reads row `first` again, because only loads
+  // without a condition are issued together.
   template <int n>
   __device__ void read(long long first, int column, Chunk<T, n> (&to)[at_once]) const {
 #pragma unroll
@@ -123,7 +122,7 @@ struct Rotation {
     for (int j = 0; j < n; ++j) to[j] = widened(from.element[j]);
   }
   // Calls f(i, destination) for each of at_once rows of one position that exists. `destination` is
-  // the start of the i-th one in y.
+  // the start of the i-th of these rows in y.
   template <typename F>
   __device__ void for_rows(long long first, F f) const {
 #pragma unroll
@@ -146,7 +145,8 @@ struct Rotation {
     }
   }
 
-  // Rotates n columns whose pairs are neighbours (interleaved), in all rows of a position.
+  // Rotates n columns, in which the two coordinates of a pair are neighbours (interleaved), in all
+  // rows of a position.
   template <int n>
   __device__ void turn_neighbours(int column, const Factors (&of)[n]) const {
     for (long long row = blockIdx.x; row < rows; row = row_of(row, at_once)) {
@@ -165,7 +165,8 @@ struct Rotation {
     }
   }
 
-  // Rotates n pairs, whose halves begin at columns p and q, in all rows of a position.
+  // Rotates n pairs, whose first coordinates begin at column p and second ones at column q, in all
+  // rows of a position.
   template <int n>
   __device__ void turn_pairs(int p, int q, const Factors (&of)[n]) const {
     for (long long row = blockIdx.x; row < rows; row = row_of(row, at_once)) {
@@ -214,8 +215,8 @@ struct Rotation {
 
 constexpr int most_threads = 256;
 
-// Rotates the rows of one position, which are a sequence apart, so that a block computes the angles
-// only once. In packed sequences a block has one row.
+// Rotates the rows of one position, which are a sequence apart, in one block, so that the angles
+// are computed only once. In packed sequences a block has one row.
 template <int vector, typename T>
 __global__ void __launch_bounds__(most_threads)
     rotate_kernel(Rotation<T> k, Frequencies frequencies) {
@@ -237,8 +238,8 @@ void rotate(const KernelCall& k) {
   MESHWRIGHT_CHECK(a.head_dim > 0 && width % a.head_dim == 0 && width < 0x7fffffff &&
                        a.rotary_dim <= a.head_dim && a.rotary_dim % 2 == 0,
                    "rows are heads, of which pairs of coordinates turn");
-  // Vectors are not used if one of them would contain the end of the first half of the rotated
-  // part.
+  // A vector may contain neither the end of a head, nor that of the rotated part, nor, unless pairs
+  // are interleaved, that of the rotated part's first half.
   std::int64_t unit = std::gcd(std::int64_t{a.head_dim}, std::int64_t{a.rotary_dim});
   if (!a.rotary_interleaved) unit = std::gcd(unit, std::int64_t{a.rotary_dim / 2});
   const int all_heads = static_cast<int>(width / a.head_dim);

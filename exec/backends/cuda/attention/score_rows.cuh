@@ -1,5 +1,5 @@
-// Finds the head and the query to which a row of all score matrices [sequences * heads, length,
-// length] belongs.
+// Finds the sequence, the head and the query to which a row of all score matrices [sequences *
+// heads, length, length] belongs.
 #pragma once
 
 #include "exec/backends/cuda/kernels.h"

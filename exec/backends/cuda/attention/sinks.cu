@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(32 * warps_of_block)
                  int length) {
   const long long place = static_cast<long long>(blockIdx.x) * warps_of_block + threadIdx.x / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  if (place >= tokens * heads) return;  // whole warps
+  if (place >= tokens * heads) return;  // warps return as a whole
   const long long token = place / heads;
   const int head = static_cast<int>(place % heads);
   const long long row = (token / length * heads + head) * length + token % length;

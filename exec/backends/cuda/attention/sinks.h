@@ -1,6 +1,6 @@
 // Attention sinks: each head has one more score in every softmax, which has no value. The kernels
 // of attention compute y and its log-sum-exp without sinks, and apply_sinks() then corrects both.
-// From the corrected y and log-sum-exp the other gradients are computed as without sinks, and
+// With the corrected y and log-sum-exp, the other gradients are computed as if there were no sinks.
 // add_sink_gradients() computes those of the sinks.
 #pragma once
 
@@ -12,8 +12,10 @@ namespace meshwright::exec::cuda {
 // which are the input after the `tensors` inputs that attention reads.
 void apply_sinks(const KernelCall& k, std::size_t tensors);
 
-// Adds to the gradient of the sinks, if they are trained. After the `tensors` inputs that attention
-// reads come y, the log-sum-exp, dy and the sinks. After their gradients comes that of the sinks.
+// Adds to the gradient of the sinks, or does nothing if they are not trained. The first `tensors`
+// inputs are those that attention reads. The inputs after them are y, the log-sum-exp, dy and the
+// sinks. The first `tensors` outputs are the gradients of what attention reads, and the next one is
+// that of the sinks.
 void add_sink_gradients(const KernelCall& k, std::size_t tensors);
 
 }  // namespace meshwright::exec::cuda
