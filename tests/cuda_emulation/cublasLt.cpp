@@ -1,6 +1,8 @@
-// Matrix products on the CPU, for cublasLt.h: sums in double, in one order. Four algorithms:
-// `aligned` wants 16 bytes everywhere, `any` what the elements want; `split` cuts k in two and
-// keeps sums in the workspace; `split_in_place` is proposed where that is allowed, never last.
+// Matrix products on the CPU, for cublasLt.h. All algorithms compute sums in double, in the same
+// order, but need different things. `aligned` needs addresses and strides that are multiples of 16
+// bytes. The others need only the alignment of the elements (16 bytes for fp8). `split` needs a
+// workspace for sums. `split_in_place` needs permission to add in place, and is proposed first,
+// never alone.
 #include "tests/cuda_emulation/cublasLt.h"
 
 #include <algorithm>
@@ -38,7 +40,7 @@ struct cublasLtMatrixLayoutOpaque_t {
 struct cublasLtMatmulPreferenceOpaque_t {
   std::uint64_t workspace = 0;
   std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
-  std::uint32_t a = 256, b = 256, c = 256, d = 256;  // alignments
+  std::uint32_t a = 256, b = 256, c = 256, d = 256;  // alignments in bytes
 };
 
 namespace {
@@ -72,7 +74,8 @@ struct Sizes {
   std::int64_t m, n, k;
 };
 
-// Follows the header of cuBLASLt: D[m,n] = op(A)[m,k] op(B)[k,n].
+// Returns the sizes of D[m,n] = op(A)[m,k] op(B)[k,n]. Misuse is an error: layouts that do not fit
+// together.
 Sizes sizes_of(const Description& description, const Layout& a, const Layout& b, const Layout& c,
                const Layout& d) {
   const bool turned_a = description.transpose_a == CUBLAS_OP_T;
@@ -93,7 +96,9 @@ Sizes sizes_of(const Description& description, const Layout& a, const Layout& b,
   return sizes;
 }
 
-// fp8: not both of the kind for gradients, sums along the memory of both, sizes of 16.
+// Returns whether there is a product of fp8 factors: at most one is e5m2, A is transposed and B is
+// not, so that k runs along the memory of both, sizes are multiples of 16, there is one product,
+// and the result is bf16 or fp32.
 bool has_fp8(const Description& description, const Layout& a, const Layout& b, const Layout& d) {
   const bool kinds = a.type == CUDA_R_8F_E4M3 || b.type == CUDA_R_8F_E4M3;
   const bool along =
@@ -163,10 +168,10 @@ void require_address(const void* address, const Layout& layout, Algorithm algori
           "an operand is not within device memory");
 }
 
-// Sign, exponent, fraction.
+// Returns the value of an fp8 code, which has a sign, an exponent and a fraction.
 float value_of_fp8(unsigned int bits, int fraction_bits, int bias) {
   const unsigned int magnitude = bits & 0x7fU;
-  const bool ieee = fraction_bits == 2;  // e4m3 has no infinity, and a NaN only
+  const bool ieee = fraction_bits == 2;  // e4m3 has no infinities and one NaN of each sign
   if (ieee ? magnitude > 0x7cU : magnitude == 0x7fU) return NAN;
   if (ieee && magnitude == 0x7cU) return (bits & 0x80U) != 0 ? -INFINITY : INFINITY;
   const int exponent = static_cast<int>(magnitude >> static_cast<unsigned int>(fraction_bits));
@@ -200,7 +205,7 @@ void narrow(double x, void* data, std::int64_t i, cudaDataType_t type) {
   }
 }
 
-// The 10 bits of fraction that tf32 has.
+// Returns x rounded to tf32, which has 10 bits of fraction.
 float rounded_to_tf32(float x) {
   const unsigned int bits = __float_as_uint(x);
   return __uint_as_float((bits + 0xfffU + (bits >> 13U & 1U)) & ~0x1fffU);
@@ -222,7 +227,8 @@ struct Work {
   double alpha, beta;
   Sizes sizes;
 
-  // op(matrix) of one of the batch, column by column, ready for products.
+  // Returns matrix number `batch` as numbers without gaps, row by row if `rows_first`, otherwise
+  // column by column.
   std::vector<double> turned(const Layout& layout, const void* data, bool rows_first,
                              std::int64_t batch) const {
     const bool rounds = description.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
@@ -239,7 +245,8 @@ struct Work {
 
   void run() const {
     for (std::int32_t batch = 0; batch < d.batch; ++batch) {
-      // [k][m] and [n][k]: the sums of a column of the result grow side by side.
+      // The factors are [k][m] and [n][k], so that the inner loop adds to the sums of one column of
+      // the result.
       const auto left = turned(a, a_data, description.transpose_a == CUBLAS_OP_T, batch);
       const auto right = turned(b, b_data, description.transpose_b == CUBLAS_OP_T, batch);
       std::vector<double> sums(static_cast<std::size_t>(sizes.m));
@@ -253,7 +260,7 @@ struct Work {
       }
     }
   }
-  // Most of the time of tests under sanitizers would be checks of this loop.
+  // Sanitizers skip this loop, because tests would spend most of their time on its checks.
   [[gnu::no_sanitize("address", "undefined")]] static void add_multiple(double* sums,
                                                                         const double* of, double by,
                                                                         std::int64_t count) {

@@ -1,7 +1,7 @@
-// Stands for CUDA's header of this name: what the backend uses of it. Matrices are column-major, as
-// there. What cuBLASLt does not have is refused as there; what it would not forgive (sizes that do
-// not fit together, an address that is less aligned than was promised, a workspace that is too
-// small) is a std::logic_error.
+// Replaces CUDA's header of this name by declarations that the backend uses. Matrices are
+// column-major. Products that cuBLASLt does not have are refused with its status. Misuse is a
+// std::logic_error: sizes that do not fit together, an address that is less aligned than was
+// promised, or a workspace that is too small.
 #pragma once
 
 #include "tests/cuda_emulation/cuda_runtime.h"
@@ -128,10 +128,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 
 namespace emulated {
 
-// cuBLASLt has no product with an epilogue from now on, as it has not for some types and sizes.
+// Sets whether products with an epilogue are refused from now on, as cuBLASLt refuses them for some
+// types and sizes.
 void refuse_epilogues(bool refused);
 
-// Products that were issued, of those algorithms; see cublasLt.cpp.
+// products_by() returns how many products this process has issued by an algorithm (cublasLt.cpp),
+// and products_in_fp8() how many with fp8 factors.
 enum class Algorithm : std::uint64_t { aligned = 11, any = 12, split = 13, split_in_place = 14 };
 long long products_by(Algorithm algorithm);
 constexpr bool counts_products = true;

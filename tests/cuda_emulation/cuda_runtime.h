@@ -1,4 +1,5 @@
-// Stands for CUDA's header of this name: what the backend uses of it, run on the CPU (emulated.h).
+// Replaces CUDA's header of this name by declarations that the backend and its tests use. The
+// functions run on the CPU (emulated.h).
 #pragma once
 
 #include "tests/cuda_emulation/device_code.h"
@@ -34,7 +35,7 @@ using cudaEvent_t = struct CUevent_st*;
 using cudaGraph_t = struct CUgraph_st*;
 using cudaGraphExec_t = struct CUgraphExec_st*;
 
-// ---- devices: one (emulated::hardware)
+// ---- devices: there is one (emulated::hardware)
 
 struct cudaDeviceProp {
   char name[256];

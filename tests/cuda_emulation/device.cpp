@@ -1,4 +1,5 @@
-// Properties of the one emulated device, its errors, and conversions of 16-bit numbers.
+// Properties of the one emulated device, its errors, the listing of requests, and conversions of
+// 16-bit numbers.
 #include <cstdint>
 #include <cstdio>
 #include <utility>

@@ -13,7 +13,7 @@
 #define __host__
 #define __device__
 #define __global__
-#define __shared__ static  // blocks run one after the other
+#define __shared__ static  // works because blocks run one after the other
 #define __launch_bounds__(...)
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
@@ -36,7 +36,8 @@ std::uint64_t bits_of(T value) {
   return bits;
 }
 
-// Lanes outside a part of `width` lanes: the own value, as the device has it.
+// Returns the value of lane `from`. If `from` is not in the calling lane's part of `width` lanes,
+// returns the own value, as a device does.
 template <typename T>
 T shuffle(unsigned int mask, T own, int from, int width) {
   const auto all = exchange(mask, bits_of(own));
@@ -96,7 +97,8 @@ template <typename T>
 T __shfl_down_sync(unsigned int mask, T x, unsigned int distance, int width = 32) {
   return emulated::shuffle(mask, x, static_cast<int>(emulated::lane() + distance), width);
 }
-// Lanes that do not exist give 0xFF: they are none of them.
+// In a warp with fewer than 32 threads, the values of the missing lanes have all bits set. None of
+// them is 1, so these lanes are not in the result.
 inline unsigned int __ballot_sync(unsigned int mask, int yes) {
   return emulated::lanes_with(mask, yes != 0 ? 1 : 0, [](std::uint64_t x) { return x == 1; });
 }
@@ -111,7 +113,8 @@ unsigned int __match_any_sync(unsigned int mask, T x) {
 }
 inline unsigned int __activemask() { return ~0U; }
 
-// Threads take turns only where they wait: nothing comes between.
+// Atomic operations. Threads are switched only where they wait for each other, so ordinary reads
+// and writes suffice.
 template <typename T>
 T atomicAdd(T* address, T x) {
   static_assert(std::is_integral_v<T>, "the order of floating-point sums is fixed");
@@ -170,7 +173,8 @@ inline float __expf(float x) { return std::exp(x); }
 inline float __logf(float x) { return std::log(x); }
 inline float __log2f(float x) { return std::log2(x); }
 
-// Numbers of 16 bits; on the device these are instructions.
+// float_of_half() and half_of_float() convert between fp16 and fp32, which a device does by
+// instructions.
 float float_of_half(unsigned short bits);
 unsigned short half_of_float(float x);
 template <typename T>

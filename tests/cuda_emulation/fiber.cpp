@@ -19,7 +19,8 @@ std::size_t page() {
   return bytes;
 }
 
-// A page below the stack that is out of reach: a kernel that needs more stops there.
+// Allocates a stack with a page below it that cannot be accessed, so that code that needs a larger
+// stack stops there.
 char* allocate_stack(std::size_t stack_bytes) {
   void* memory = mmap(nullptr, page() + stack_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -29,11 +30,11 @@ char* allocate_stack(std::size_t stack_bytes) {
 }
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr std::size_t frames_grow = 4;  // with red zones, and without optimisation
+constexpr std::size_t frames_grow = 4;  // the sanitizer's frames are larger
 void before_switch(void** fake, const void* bottom, std::size_t bytes) {
   __sanitizer_start_switch_fiber(fake, bottom, bytes);
 }
-// `from`, `bytes`: the stack that was left.
+// Sets `from` and `bytes`, unless they are null, to the stack that was left.
 void after_switch(void* fake, const void** from = nullptr, std::size_t* bytes = nullptr) {
   __sanitizer_finish_switch_fiber(fake, from, bytes);
 }
@@ -44,11 +45,12 @@ void after_switch(void*, const void** = nullptr, std::size_t* = nullptr) {}
 #endif
 
 Fiber* running;
-bool passed;  // at the last switch to a fiber
+bool passed;  // whether the last switch to a fiber was by pass_to()
 
 }  // namespace
 
-// swapcontext saves the signal mask, too, which costs two system calls.
+// On x86-64, go() is written in assembly, because swapcontext() also saves the signal mask, which
+// costs two system calls.
 #ifdef __x86_64__
 
 extern "C" void emulated_switch_stack(void** from, void* to);
@@ -80,7 +82,8 @@ static void go(void*& from, void*& to) { emulated_switch_stack(&from, to); }
 
 Fiber::Fiber(void (*main)(), std::size_t stack_bytes)
     : stack_bytes_(frames_grow * stack_bytes), memory_(allocate_stack(stack_bytes_)) {
-  // Six registers, where to return to, and a return address of `main` itself that aligns its frame.
+  // The stack has six registers, the address of `main`, and a place for the return address of
+  // `main`, which aligns its frame.
   auto* top = reinterpret_cast<std::uintptr_t*>(memory_ + page() + stack_bytes_);
   top[-2] = reinterpret_cast<std::uintptr_t>(main);
   own_ = top - 8;
@@ -137,7 +140,8 @@ void Fiber::pass_to(Fiber& next) {
 
 void Fiber::begin() { running->arrive(nullptr); }
 
-// From whoever resumed it, or from a fiber that passed to it what it knows of that.
+// Runs in the fiber after each switch to it. If resume() switched to it, notes the stack of the
+// resumer. If another fiber passed to it, pass_to() has already set that stack.
 void Fiber::arrive(void* fake) {
   if (passed)
     after_switch(fake);

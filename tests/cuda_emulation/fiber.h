@@ -1,5 +1,5 @@
-// Stacks that take turns on one processor: a thread of an emulated block has one, and so has a rank
-// of tests/exec/ranks_in_turn.h. A fiber may resume others.
+// Fibers: stacks that take turns on one processor. Threads of an emulated block run on fibers, and
+// so do the ranks of tests/exec/ranks_in_turn.h. A fiber may resume others.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +19,16 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  void resume();                     // until it pauses, or one that it passes to
-  static void pause();               // the one that runs
-  static void pass_to(Fiber& next);  // pauses the one that runs; `next` goes on in its place
-  static void begin();               // the first thing in `main`
+  // Runs the fiber. Returns when it pauses, or when another one pauses to which it has passed.
+  void resume();
+  static void pause();  // pauses the fiber that runs
+  // Pauses the fiber that runs and runs `next` in its place.
+  static void pass_to(Fiber& next);
+  static void begin();  // `main` must call it first
 
  private:
 #ifdef __x86_64__
-  using Place = void*;  // the stack pointer, with the registers above it
+  using Place = void*;  // stack pointer; the saved registers are above it
 #else
   using Place = ucontext_t;
 #endif
@@ -36,7 +38,7 @@ class Fiber {
   char* memory_;
   Place own_;
   Place* resumer_ = nullptr;
-  // The stack of the caller that resumed it, for the sanitizer.
+  // The stack from which the fiber was resumed, for the address sanitizer.
   const void* resumer_stack_ = nullptr;
   std::size_t resumer_stack_bytes_ = 0;
 };

@@ -1,4 +1,5 @@
-// Keeps the work of streams between the begin and the end of a capture, so that it runs many times.
+// Keeps the work that streams get between the begin and the end of a capture, so that it can run
+// many times.
 #include <algorithm>
 #include <utility>
 
@@ -39,7 +40,7 @@ bool GraphRun::go_on() {
 
 namespace {
 
-// Whether all that was captured comes before the end of the stream that began.
+// Returns whether all captured nodes come before the end of the stream in which the capture began.
 bool is_joined(const Nodes& nodes, const std::set<std::size_t>& last) {
   std::vector<bool> reached(nodes.size());
   for (const std::size_t node : last) reached[node] = true;

@@ -14,7 +14,8 @@
 
 struct CUkern_st {
   void (*bind)(void** arguments, std::function<void()>* made) = nullptr;
-  // That a block may ask for. A kernel's own static ones count too: here, 1 KiB of them.
+  // The most dynamic shared memory that a block may ask for, in bytes. The 48 KiB that need no
+  // permission also hold static variables, for which 1 KiB is taken off.
   std::int64_t shared_bytes = 47 << 10;
 };
 
@@ -33,8 +34,8 @@ namespace {
 
 constexpr char heading[] = "emulated";
 
-// dlopen knows libraries by their paths, and may keep them after dlclose: each has a path of its
-// own, which is gone once it is loaded.
+// Loads a shared library. dlopen() knows libraries by their paths and may keep them after
+// dlclose(). So each library gets a path of its own, which is removed once the library is loaded.
 void* loaded(const char* data, std::size_t bytes) {
   std::string path = (std::filesystem::temp_directory_path() / "meshwright-XXXXXX").string();
   const int file = mkstemp(path.data());
@@ -43,7 +44,7 @@ void* loaded(const char* data, std::size_t bytes) {
   std::ofstream(path, std::ios::binary).write(data, static_cast<std::streamsize>(bytes));
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   std::filesystem::remove(path);
-  // The program has to export its symbols, and have all that kernels use.
+  // Loading fails if a kernel uses a symbol that the program does not export.
   if (library == nullptr) throw std::logic_error(dlerror());
   return library;
 }

@@ -1,4 +1,4 @@
-// One host thread at a time is inside the emulated device.
+// Lets only one host thread at a time be inside the emulated device.
 #pragma once
 
 #include <mutex>
@@ -13,7 +13,7 @@ struct Lock : std::lock_guard<std::recursive_mutex> {
   Lock() : std::lock_guard<std::recursive_mutex>(mutex()) {}
 };
 
-// Sets the error that cudaGetLastError returns, and returns it.
+// Sets the error that cudaGetLastError() returns next, and returns it.
 cudaError_t failed(cudaError_t error);
 
 }  // namespace emulated

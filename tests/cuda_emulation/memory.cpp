@@ -1,4 +1,5 @@
-// Device memory: a part of the address space that is closed while the host runs.
+// Device memory is a part of the address space that is inaccessible while the host runs. Pinned
+// memory is ordinary memory whose ranges are noted.
 #include <sys/mman.h>
 
 #include <cstdint>
@@ -17,9 +18,9 @@ namespace emulated {
 namespace {
 
 constexpr std::size_t device_bytes = std::size_t{8} << 30;
-constexpr std::size_t zone = 256;  // watched bytes on each side of an allocation
-// Memory is opened and closed thousands of times a second, which takes its time for every page:
-// where the kernel has huge ones, for few.
+constexpr std::size_t zone = 256;  // least number of watched bytes on each side of an allocation
+// Access to memory is changed thousands of times a second, and each change takes time for every
+// page. With huge pages, which the kernel may give, there are few.
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr int poison = 0xff;
 
@@ -39,7 +40,7 @@ class DeviceMemory {
   bool holds(const void* address) const {
     return address >= begin_ && address < begin_ + device_bytes;
   }
-  // Inside one allocation.
+  // Returns whether all of these bytes are inside one allocation.
   bool holds(const void* address, std::size_t bytes) const {
     const char* first = static_cast<const char*>(address);
     auto after = taken_.upper_bound(const_cast<char*>(first));
@@ -48,7 +49,8 @@ class DeviceMemory {
     return first + bytes <= begin + size;
   }
 
-  // The first gap that is long enough; null: none. What lies between is poisoned, and is watched.
+  // Allocates memory in the first gap that is long enough, or returns null if there is none. The
+  // memory and the watched bytes beside it are filled with the poison.
   char* allocate(std::size_t bytes) {
     char* place = begin_ + zone;
     for (const auto& [begin, size] : taken_) {
@@ -89,7 +91,8 @@ class DeviceMemory {
   }
 
  private:
-  // Only what is in use is opened and closed: that takes its time for every page.
+  // Returns the end of the allocated memory. Access is changed only up to here, because a change
+  // takes time for every page.
   char* end_of_taken() const {
     if (taken_.empty()) return begin_;
     const auto& [begin, size] = *taken_.rbegin();
@@ -126,7 +129,7 @@ class DeviceMemory {
 };
 
 DeviceMemory& device_memory() {
-  static auto* memory = new DeviceMemory;  // for those who free theirs at the end of the process
+  static auto* memory = new DeviceMemory;  // never destroyed: it is used until the process ends
   return *memory;
 }
 
@@ -162,7 +165,7 @@ cudaError_t cudaMalloc(void** address, std::size_t bytes) {
   return bytes > 0 && *address == nullptr ? failed(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 
-// Waits for the device, as there.
+// Waits for the device, as the function of CUDA does.
 cudaError_t cudaFree(void* address) {
   const Lock lock;
   if (address == nullptr) return cudaSuccess;

@@ -1,5 +1,5 @@
-// NCCL's operations as messages of MPI between ranks of one computer: everybody sends what it has
-// to everybody who needs it, and makes the result from what has come.
+// Carries out NCCL's operations by messages of MPI. Each rank sends its elements to the ranks that
+// need them, and makes the result from those that have come.
 #define OMPI_SKIP_MPICXX 1
 #include "tests/cuda_emulation/nccl.h"
 
@@ -23,12 +23,13 @@
 namespace {
 
 std::atomic<ncclResult_t> broken{ncclSuccess};
-std::set<void*> own_memory;  // ncclMemAlloc's
+std::set<void*> own_memory;  // memory from ncclMemAlloc()
 int open_windows = 0;
 
 enum class Kind { all_reduce, reduce, reduce_scatter, all_gather, broadcast, send, recv };
 
-// Describes a call. Both ends of a message must have made the same call.
+// Describes a call. Both ends of a message must have made the same call, where a receive counts as
+// the send that it belongs to.
 struct Call {
   Kind kind;
   std::int64_t bytes;
@@ -67,12 +68,12 @@ struct ncclComm {
   int operations = 0;               // collectives so far
   std::vector<int> sent, received;  // messages so far, by peer
   std::list<Leaving> leaving;
-  int captured = 0;              // operations in graphs that live
-  cudaEvent_t latest = nullptr;  // after what was issued last
+  int captured = 0;              // operations in graphs that exist
+  cudaEvent_t latest = nullptr;  // recorded after the operation that was issued last
   bool latest_is_captured = false;
   std::weak_ptr<const void> latest_in;  // the capture that this was issued in
-  bool over = false;                    // finalised
-  int windows = 0;                      // that are open
+  bool over = false;                    // finalized or aborted
+  int windows = 0;                      // number of open windows
 
   void sweep() {
     std::erase_if(leaving, [](Leaving& message) {
@@ -94,16 +95,16 @@ struct ncclComm {
 
 namespace {
 
-// A message that is awaited.
+// A message for which an operation waits.
 struct Coming {
   int peer = 0, tag = 0;
-  Call call;  // that the peer must have made
+  Call call;  // the call that the peer must have made
   bool begun = false, here = false;
   std::vector<char> bytes;
   MPI_Request request = MPI_REQUEST_NULL;
 
   const char* data() const { return bytes.data() + sizeof(Call); }
-  // One that does not fit never comes.
+  // Sets `here` once the message has come. A message of another call never counts.
   void poll(MPI_Comm comm) {
     if (here) return;
     int flag = 0;
@@ -164,7 +165,7 @@ Numbers numbers_of(int type) {
   }
 }
 
-// One call of the interface, run as often as its stream (or graph) comes to it.
+// One call of the interface, which runs each time that its stream or its graph comes to it.
 class Operation {
  public:
   Operation(ncclComm* comm, const Call& call, const void* from, void* to)
@@ -247,7 +248,8 @@ class Operation {
     return coming_[static_cast<std::size_t>(rank < comm_->rank ? rank : rank - 1)].data();
   }
 
-  // Sums like a ring: share c of the elements is summed from rank c + 1 on, and rounded each time.
+  // Combines in the order of a ring: share c of the elements is combined from rank c + 1 on, and
+  // rounded each time.
   void combine(std::int64_t begin) {
     const Numbers numbers = numbers_of(call_.type);
     const std::int64_t width = size_of(static_cast<ncclDataType_t>(call_.type));
@@ -271,7 +273,7 @@ class Operation {
   Call call_;
   const char* from_;
   char* to_;
-  std::vector<char> own_;  // may be overwritten while others wait for it
+  std::vector<char> own_;  // copy of the input, which the result may overwrite
   std::vector<Coming> coming_;
   bool finishes_ = true;
 };
@@ -292,7 +294,7 @@ struct Batch {
     for (Operation& operation : operations) done = operation.poll() && done;
     if (!done) return false;
     for (Operation& operation : operations) operation.finish();
-    begun = false;  // for the next time
+    begun = false;  // a graph may run it again
     return true;
   }
 };
@@ -311,7 +313,7 @@ void be_latest(ncclComm& comm, cudaStream_t stream) {
 }
 
 int depth = 0;
-std::vector<Batch> batches;  // of the group under way
+std::vector<Batch> batches;  // of the current group of calls
 
 void issue() {
   for (Batch& batch : std::exchange(batches, {})) {
@@ -356,7 +358,7 @@ ncclComm* make_comm(MPI_Comm mpi) {
 }
 
 struct Id {
-  int root, serial;  // world rank
+  int root, serial;  // root: rank in the world
 };
 constexpr int meeting_tag = 1 << 20;
 
@@ -418,7 +420,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
-// The root hears from every member who it is, and tells all.
+// The root receives the world rank of every member and sends all of them to each member.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
   if (config->blocking != 1) return ncclInvalidArgument;
@@ -461,7 +463,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made
   return ncclSuccess;
 }
 
-// NCCL would wait here for graphs that use the communicator, for ever.
+// Aborts the process if a graph or a window still uses the communicator. NCCL would wait for such a
+// graph for ever.
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   if (comm->captured != 0) {
     std::fprintf(stderr, "NCCL: a communicator ends before a graph that uses it\n");
@@ -482,7 +485,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   delete comm;
   return ncclSuccess;
 }
-// A message that was sent may never be received, so it is left as it is.
+// Messages that were sent stay as they are, because they may never be received.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->over = true;
   return ncclSuccess;

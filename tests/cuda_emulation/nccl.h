@@ -1,8 +1,8 @@
-// Stands for NCCL's header: what exec/comm/nccl uses of it, over MPI (nccl.cpp). An operation is
-// work of its stream that may have to wait for other ranks; meanwhile the other streams go on, as
-// on a device, though not for any other reason (streams.h). A rank is heard of only while its host
-// waits for its own streams: a host must not wait for another rank's host with work of its own
-// undone. Operations that do not match never end, as NCCL's do not.
+// Replaces NCCL's header by what exec/comm/nccl uses of it, over MPI (nccl.cpp). An operation is
+// work of its stream that may have to wait for other ranks, while the other streams continue. A
+// rank takes part only while its host waits for its own streams or asks about them. So a host must
+// not wait for another rank's host before its own work is done. Operations that do not match never
+// end, as in NCCL.
 #pragma once
 
 #include <climits>
@@ -50,8 +50,10 @@ const char* ncclGetLastError(ncclComm_t comm);
 ncclResult_t ncclMemAlloc(void** address, std::size_t bytes);
 ncclResult_t ncclMemFree(void* address);
 
-// Every member calls it; invalid where they have not as many bytes, or of other memory than
-// ncclMemAlloc's. A communicator ends after its windows.
+// Every member of the communicator must call ncclCommWindowRegister(). It returns
+// ncclInvalidArgument if the members give different numbers of bytes, if the window is not
+// symmetric, or if the memory is not from ncclMemAlloc(). Windows must be deregistered before the
+// communicator ends.
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, std::size_t bytes,
                                     ncclWindow_t* window, int flags);
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window);
@@ -84,7 +86,7 @@ ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();
 
 namespace emulated {
-// From now on every communicator of this process reports the asynchronous error.
+// Makes every communicator of this process report the asynchronous error from now on.
 void break_nccl(ncclResult_t error);
-int nccl_windows();  // that this process has open
+int nccl_windows();  // returns how many windows this process has open
 }  // namespace emulated

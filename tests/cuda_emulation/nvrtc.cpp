@@ -1,5 +1,6 @@
-// The compiler of kernels' text. Behind the text stands, for each kernel, a function that takes its
-// arguments as cudaLaunchKernel does and makes of them what one thread runs (libraries.cpp).
+// Compiles the text of kernels. For each kernel, a function is appended to the text that takes the
+// kernel's arguments as cudaLaunchKernel() does and makes the function that each thread runs
+// (libraries.cpp).
 #include "tests/cuda_emulation/nvrtc.h"
 
 #include <sys/wait.h>
@@ -24,7 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// run_time_kernels.h, precompiled (tests/CMakeLists.txt). The program has all that kernels use.
+// The command that compiles after run_time_kernels.h, which is precompiled (tests/CMakeLists.txt).
+// It links no libraries, because the program has all that kernels use.
 constexpr const char* compile =
     MESHWRIGHT_RUN_TIME_COMPILER " -shared -nostdlib -include " MESHWRIGHT_RUN_TIME_HEADER;
 
@@ -43,7 +45,7 @@ std::string content_of(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// A folder that is removed at the end.
+// A temporary folder, which the destructor removes.
 class Folder {
  public:
   Folder() : path_((fs::temp_directory_path() / "meshwright-XXXXXX").string()) {

@@ -1,5 +1,5 @@
-// Stands for CUDA's header of this name: what the backend uses of it. The text of kernels is
-// compiled as plain C++ by this computer's compiler; the machine code is a shared library.
+// Replaces CUDA's header of this name by declarations that the backend uses. This computer's
+// compiler compiles the text of kernels as plain C++. The machine code is a shared library.
 #pragma once
 
 #include <cstddef>

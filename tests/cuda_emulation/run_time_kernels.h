@@ -1,4 +1,5 @@
-// Precedes the text of kernels that are compiled at run time (nvrtc.cpp). It is compiled only once.
+// Is included before the text of kernels that are compiled at run time (nvrtc.cpp). The build
+// precompiles it.
 #pragma once
 
 #include <functional>

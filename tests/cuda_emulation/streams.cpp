@@ -1,4 +1,5 @@
-// Streams are queues. Work is done when a host waits for it, and what it needs before it.
+// Streams are queues. Work is done when a host waits for it or asks whether it is done, after the
+// work that it needs.
 #include "tests/cuda_emulation/streams.h"
 
 #include <algorithm>
@@ -18,7 +19,8 @@ std::vector<CUstream_st*>& streams() {
   return *all;
 }
 
-// Closes the device's memory again; what was done stays within it.
+// Ends a turn of the device. The destructor makes device memory inaccessible to the host again.
+// end() checks that nothing was written beside allocations.
 struct DeviceTurn {
   DeviceTurn() = default;
   DeviceTurn(const DeviceTurn&) = delete;
@@ -30,7 +32,8 @@ struct DeviceTurn {
   }
 };
 
-// Does the front of the stream, or some of what that waits for. False: it waits for another rank.
+// Does the first item of the stream, or an item for which the first one waits. Returns false if
+// that item waits for another rank.
 bool step(CUstream_st& stream) {
   Item& front = stream.queue.front();
   if (front.kind == Item::Kind::wait && front.event->done < front.version)
@@ -50,7 +53,8 @@ bool step(CUstream_st& stream) {
   return true;
 }
 
-// While a stream waits for another rank the others go on: that rank may be waiting for them.
+// Does an item of the stream. While that waits for another rank, the other streams continue,
+// because that rank may be waiting for them.
 void advance(CUstream_st& stream) {
   if (step(stream)) return;
   bool moved = false;
@@ -155,7 +159,7 @@ cudaError_t cudaDeviceSynchronize() {
   return result;
 }
 
-// Whoever asks again and again must see an end: each time something is done.
+// Does some of the work at each call, so that a host that asks repeatedly comes to an end.
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
   const Lock lock;
   CUstream_st& stream = stream_of(handle);
@@ -205,7 +209,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-// External: a node of the graph that is captured, which records the event whenever it is run.
+// With cudaEventRecordExternal, a capturing stream gets a node that records the event's time
+// whenever the graph runs.
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t handle, unsigned int flags) {
   const Lock lock;
   CUstream_st& stream = stream_of(handle);
@@ -262,7 +267,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   return cudaSuccess;
 }
 
-// ---- copies: in order with the stream, and when it comes to them
+// ---- copies and memsets, which are done when their stream comes to them
 
 namespace {
 
@@ -302,9 +307,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   return target == Space::pageable ? drain(stream) : cudaSuccess;
 }
 
-// Follows the manual ("API synchronization behavior"): the host waits if the copy reaches host
-// memory or comes from pinned memory. Pageable memory is staged, and its copy to the device, like
-// one inside the device, may be done later.
+// Follows the manual ("API synchronization behavior"). The host waits if the copy is to host memory
+// or from pinned memory. Pageable memory is staged at once, and its copy to the device may be done
+// later, as may a copy inside the device.
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   const Lock lock;
   const bool waits = space_of(to, bytes) != Space::device || space_of(from, bytes) == Space::pinned;
@@ -321,7 +326,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
   append(stream, {[=] { std::memset(to, value, bytes); }});
   return cudaSuccess;
 }
-// The host goes on, unless it is its own memory.
+// The host waits only if the memory is the host's.
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   const Lock lock;
   const cudaError_t result = cudaMemsetAsync(to, value, bytes, nullptr);

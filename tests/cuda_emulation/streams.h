@@ -1,4 +1,4 @@
-// Contents of streams, events and graphs.
+// The contents of streams, events and graphs.
 #pragma once
 
 #include <chrono>
@@ -15,11 +15,12 @@ namespace emulated {
 
 struct Work {
   std::function<void()> run;
-  bool on_device = true;                  // else the host's, which may not touch device memory
-  std::function<bool()> until = nullptr;  // instead of `run`: tried until it says that it is done
+  bool on_device = true;  // otherwise the host's, which may not access device memory
+  std::function<bool()> until = nullptr;  // instead of `run`: called until it returns true
 };
 
-// Work in the order of its capture; each after some of those before it.
+// A node of a captured graph. Nodes are in the order of capture, and `after` has the numbers of
+// earlier nodes that this one follows.
 struct Node {
   Work work;
   std::set<std::size_t> after;
@@ -34,12 +35,12 @@ struct Capture {
 };
 
 struct EventState {
-  CUstream_st* stream = nullptr;  // that recorded it last
+  CUstream_st* stream = nullptr;  // the one that recorded the event last
   std::uint64_t recorded = 0, done = 0;
   std::chrono::steady_clock::time_point time;
-  std::weak_ptr<Capture> capture;  // that it was recorded in last
+  std::weak_ptr<Capture> capture;  // the one in which the event was recorded last
   bool is_captured = false;
-  std::set<std::size_t> last;  // nodes before it
+  std::set<std::size_t> last;  // if captured: the nodes before the event
 };
 
 struct Item {
@@ -47,12 +48,13 @@ struct Item {
   Kind kind = Kind::work;
   Work work;
   std::shared_ptr<EventState> event;
-  std::uint64_t version = 0;  // of the event's recordings
+  std::uint64_t version = 0;  // number of the recording of the event
   CUstream_st* recorded_in = nullptr;
 };
 
-// Runs each node after those that it needs, the latest first: a missing edge shows. False: the rest
-// waits for another rank.
+// Runs a graph: each node after those that it follows, and otherwise the latest first, so that a
+// missing edge becomes visible. go_on() returns false if nodes are left, which wait for another
+// rank.
 class GraphRun {
  public:
   explicit GraphRun(std::shared_ptr<const Nodes> nodes);
@@ -60,21 +62,21 @@ class GraphRun {
 
  private:
   std::shared_ptr<const Nodes> nodes_;
-  std::vector<std::size_t> missing_;  // nodes that it waits for
+  std::vector<std::size_t> missing_;  // for each node: nodes that it still waits for
   std::vector<std::vector<std::size_t>> next_;
   std::priority_queue<std::size_t> ready_;
   std::size_t left_;
 };
-bool try_work(const Work& work);  // false: it waits for another rank
+bool try_work(const Work& work);  // returns false if it waits for another rank
 void append(CUstream_st* stream, Work work);
-CUstream_st& stream_of(CUstream_st* stream);  // null: the default one
+CUstream_st& stream_of(CUstream_st* stream);  // null: the default stream
 
 }  // namespace emulated
 
 struct CUstream_st {
   std::deque<emulated::Item> queue;
   std::shared_ptr<emulated::Capture> capture;
-  std::set<std::size_t> last;  // capturing: the nodes that the next one follows
+  std::set<std::size_t> last;  // while capturing: the nodes that the next one follows
 };
 struct CUevent_st {
   std::shared_ptr<emulated::EventState> state = std::make_shared<emulated::EventState>();

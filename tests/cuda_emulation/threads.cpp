@@ -1,4 +1,5 @@
-// Blocks one after the other, their threads in turns: each runs until it waits for others.
+// Runs blocks one after the other. The threads of a block take turns: each runs until it waits for
+// others.
 #include <algorithm>
 #include <array>
 #include <exception>
@@ -26,16 +27,16 @@ enum class State { fresh, ready, at_barrier, in_warp, done };
 
 struct Thread {
   State state = State::fresh;
-  unsigned int mask = 0;   // in_warp: of the lanes that it waits for
+  unsigned int mask = 0;   // in_warp: the lanes that it waits for
   uint3 place;             // in the block
-  Fiber* fiber = nullptr;  // of a thread that has begun
+  Fiber* fiber = nullptr;  // set once the thread has begun
 };
 
 using Lanes = std::array<std::uint64_t, warp_size>;
 
 struct Warp {
-  Lanes given;  // by each lane, last
-  Lanes seen;   // by all of them, when the last of them came
+  Lanes given;  // what each lane gave last
+  Lanes seen;   // copy of `given` when all lanes had come
 };
 
 const std::function<void()>* body;
@@ -44,19 +45,19 @@ std::vector<Warp> warps;
 std::vector<std::unique_ptr<Fiber>> fibers;
 std::vector<Fiber*> idle;
 std::vector<unsigned char> dynamic_memory;
-int own;  // the thread that runs
+int own;  // number of the thread that runs
 bool reversed;
-std::exception_ptr failure;  // of a thread
+std::exception_ptr failure;  // what a thread has thrown
 
-// The warp that runs: its threads are passed through in order, and where none of them is left that
-// can go on, whoever runs them goes on.
+// One pass over the threads of the warp that runs, in order. When no thread is left that can
+// continue, the caller of resume() continues.
 struct Turn {
   int begin, end;
-  int next;  // of the places in that order
+  int next;  // the next place in the order
 };
 Turn turn;
 
-int next_thread() {  // that can go on; -1: none
+int next_thread() {  // returns one that can continue, or -1
   while (turn.next < turn.end) {
     const int i = turn.next++, t = reversed ? turn.begin + turn.end - 1 - i : i;
     if (threads[t].state == State::fresh || threads[t].state == State::ready) return t;
@@ -66,7 +67,8 @@ int next_thread() {  // that can go on; -1: none
 
 void run_threads();
 
-// The thread's, which is the one that runs from now on.
+// Returns the fiber of a thread and makes this thread the one that runs. A thread that has not
+// begun gets an idle fiber or a new one.
 Fiber& fiber_of(int t) {
   Thread& thread = threads[t];
   if (thread.state == State::fresh) {
@@ -81,7 +83,8 @@ Fiber& fiber_of(int t) {
   return *thread.fiber;
 }
 
-// One fiber runs one thread after the other as long as they never wait: those cost next to nothing.
+// Runs threads on a fiber. As long as threads never wait, one fiber runs one after the other
+// without switching stacks.
 void run_threads() {
   Fiber::begin();
   while (true) {
@@ -124,7 +127,8 @@ unsigned int lanes_of(int warp) {
   return lanes == warp_size ? ~0U : (1U << static_cast<unsigned int>(lanes)) - 1;
 }
 
-// Lets go the lanes that have all come. False: none has.
+// Lets lanes continue whose group (the lanes of their mask) has come as a whole to an exchange.
+// Returns false if there is no such group.
 bool release(int warp) {
   const unsigned int lanes = lanes_of(warp);
   Thread* const first = threads.data() + warp * warp_size;
@@ -148,8 +152,8 @@ bool release(int warp) {
   return any;
 }
 
-// Runs a warp as far as it comes without the other warps. It is ahead of them until the next
-// barrier, so that a missing barrier shows.
+// Runs a warp until all of its threads have ended or need other warps. It is then ahead of the
+// other warps up to the next barrier, so that a missing barrier becomes visible.
 void run_warp(int warp) {
   const int begin = warp * warp_size, end = std::min(begin + warp_size, count());
   do {
@@ -167,7 +171,7 @@ int in_state(State state) {
       threads.begin(), threads.end(), [&](const Thread& thread) { return thread.state == state; }));
 }
 
-// Threads that have ended are not waited for at a barrier, as on the device.
+// Runs one block. A barrier does not wait for threads that have ended, as on a device.
 void run_block() {
   for (Thread& thread : threads) thread.state = State::fresh;
   const int all = static_cast<int>(warps.size());
@@ -213,7 +217,8 @@ std::span<const std::uint64_t, 32> exchange(unsigned int mask, std::uint64_t giv
   return (mask & lanes) == lanes ? warps[warp].seen : warps[warp].given;
 }
 
-// Lanes of a part of the warp may be at their next exchange while others of them still read.
+// If `mask` is only a part of the warp, waits until all of its lanes have read the values, because
+// the next exchange overwrites them.
 void exchanged(unsigned int mask) {
   const unsigned int lanes = lanes_of(own / warp_size);
   if ((mask & lanes) == lanes) return;

@@ -1,4 +1,4 @@
-// Two to four numbers that are moved at once.
+// CUDA's vector types of two to four numbers, and dim3.
 #pragma once
 
 #define MESHWRIGHT_VECTORS(type, name, wide)                                     \
