@@ -1,8 +1,8 @@
 // Matrix products on the CPU, for cublasLt.h. All algorithms compute sums in double, in the same
 // order, but need different things. `aligned` needs addresses and strides that are multiples of 16
-// bytes. The others need only the alignment of the elements (16 bytes for fp8). `split` needs a
-// workspace for sums. `split_in_place` needs permission to add in place, and is proposed first,
-// never alone.
+// bytes. The others need only the alignment of the elements (16 bytes for fp8). `split` needs
+// permission to split k and a workspace for sums. `split_in_place` needs permission to add in place
+// and a small workspace, and is proposed first, never alone.
 #include "tests/cuda_emulation/cublasLt.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Replaces CUDA's header of this name by declarations that the backend uses. Matrices are
 // column-major. Products that cuBLASLt does not have are refused with its status. Misuse is a
-// std::logic_error: sizes that do not fit together, an address that is less aligned than was
-// promised, or a workspace that is too small.
+// std::logic_error, for example sizes that do not fit together, an address that is less aligned
+// than was promised, or a workspace that is too small.
 #pragma once
 
 #include "tests/cuda_emulation/cuda_runtime.h"

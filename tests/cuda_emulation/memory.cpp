@@ -1,5 +1,5 @@
-// Device memory is a part of the address space that is inaccessible while the host runs. Pinned
-// memory is ordinary memory whose ranges are noted.
+// Device memory is a part of the address space. The host cannot access it outside of device work,
+// unless protect_memory() allows that. Pinned memory is ordinary memory whose ranges are noted.
 #include <sys/mman.h>
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t device_bytes = std::size_t{8} << 30;
 constexpr std::size_t zone = 256;  // least number of watched bytes on each side of an allocation
 // Access to memory is changed thousands of times a second, and each change takes time for every
-// page. With huge pages, which the kernel may give, there are few.
+// page. If the operating system gives huge pages, there are few.
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 constexpr int poison = 0xff;
 

@@ -14,7 +14,7 @@ namespace meshwright::exec {
 struct CudaOptions {
   int device = 0;
   bool tf32 = false;            // fp32 matmuls on tensor cores, which round factors to tf32
-  bool deterministic = false;   // chooses no algorithm by timing, and none whose bits change
+  bool deterministic = false;   // chooses no algorithm by timing and no kernel with changing bits
   std::string folder;           // caches compiled kernels and choices of algorithms
   int left_to_collectives = 0;  // multiprocessors that matmuls do not use
 };

@@ -1,7 +1,7 @@
 // Flash attention, forward (Dao, 2023). A block has the queries of one head in shared memory, and
 // keys and values come there tile by tile. Only the scores of one tile exist at a time, in
-// registers. The softmax uses a running maximum and sum, from which the log-sum-exp is saved for
-// the backward pass.
+// registers. The softmax uses a running maximum and sum, from which the log-sum-exp is computed at
+// the end.
 #pragma once
 
 #include "exec/backends/cuda/attention/attention_scores.cuh"

@@ -82,8 +82,8 @@ struct TileOrder {
   }
 };
 
-// The queries that a block of a kernel works on. The last queries of a sequence come first, because
-// they see most keys.
+// The queries that a block of a kernel works on. The last queries of each half come first, because
+// under a causal mask they see most keys.
 struct QueryBlock {
   int sequence, head, half, first;  // first: query in the half
 
@@ -146,7 +146,7 @@ class KeyTiles {
 };
 
 // The keys that a block of a kernel works on, for the queries of all heads that share the key head.
-// The first keys of a sequence come first, because most queries see them.
+// The first keys of each half come first, because under a causal mask most queries see them.
 struct KeyBlock {
   int sequence, head, number, first;  // head of keys; number of the half; first key
 

@@ -149,7 +149,7 @@ class KeptWeights {
                 odd ? own.word[3] : second);
   }
 
-  // Returns the same bits as across(), but for a piece with keys down and queries across.
+  // Returns the bits that across() returns, but for a piece with keys down and queries across.
   __device__ unsigned int down(int query, int key, int key_place) const {
     const int lane = static_cast<int>(threadIdx.x) % 32, t = lane % 4, g = lane / 4;
     if (key_place % 4 != 0)

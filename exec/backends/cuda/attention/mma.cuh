@@ -1,8 +1,8 @@
 // Instructions for which CUDA C++ has no words: products of 16-bit tiles on tensor cores, loads of
 // their operands from shared memory, and asynchronous copies to shared memory. GPUs before compute
 // capability 8.0 do the same with ordinary instructions (mma_by_lanes.cuh). Layouts: PTX ISA,
-// "Matrix Fragments for mma.m16n8k16 with floating point type" and "ldmatrix". Each function also
-// has a form for the tests' emulation of a device.
+// "Matrix Fragments for mma.m16n8k16 with floating point type" and "ldmatrix". Each function that
+// kernels call also has a form for the tests' emulation of a device.
 #pragma once
 
 #include "exec/backends/cuda/attention/mma_by_lanes.cuh"

@@ -80,7 +80,7 @@ struct Rotation {
   double temperature;  // 0: pairs turn
   int temperature_floor;
   const int* documents;  // null: each sequence is one document
-  long long apart;       // rows from one of a position to the next one of it
+  long long apart;       // distance, in rows, between rows of one position
 
   __device__ __host__ int turning_units(int n) const {
     return (interleaved && n > 1 ? rotary_dim : rotary_dim / 2) / n;

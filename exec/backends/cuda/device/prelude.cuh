@@ -154,9 +154,9 @@ inline __device__ void store_exact(bf16* to, const float* from) {
 }
 
 // Sums over the threads of a row: a warp (`threads` is 32) or the whole block. Every thread of the
-// row gets the same bits. A kernel whose rows are blocks must pass 0 as `turn` in the first call,
-// and then 1 and 0 alternately. Before a call writes to shared memory, all threads have then read
-// what the call before the last one wrote there, so one barrier is enough.
+// row gets the same bits. A kernel whose rows are blocks must pass 0 and 1 alternately as `turn`.
+// Before a call writes to shared memory, all threads have then read what the call before the last
+// one wrote there, so one barrier is enough.
 template <int threads, int n>
 inline __device__ void add_over_row(float (&sum)[n], int turn) {
 #pragma unroll

@@ -1,7 +1,7 @@
-// Runs fused operations (models/program/graph/fusion.h). cuBLASLt computes a matmul at their
-// beginning, with the steps that fit into its epilogue. One kernel, which is generated and compiled
-// for the fusion (fused_source.h), computes the steps that are left. If there can be no such
-// kernel, the steps run one by one.
+// Runs fused operations (models/program/graph/fusion.h). If a fusion begins with a matmul, cuBLASLt
+// computes it, with the steps that fit into its epilogue. One kernel, which is generated and
+// compiled for the fusion (fused_source.h), computes the steps that are left. If there can be no
+// such kernel, these steps run one by one.
 #pragma once
 
 #include <cstdint>

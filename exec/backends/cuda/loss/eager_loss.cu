@@ -10,7 +10,7 @@ namespace meshwright::exec::cuda {
 namespace {
 
 struct Words {
-  int width, visible;  // columns; the first of them, which are not padding
+  int width, visible;  // columns; columns before the padding
   explicit Words(const KernelCall& k) : width(width_of(k.in_shape(0)[1])), visible(width) {
     const std::int64_t vocabulary = k.attributes().vocabulary;
     if (vocabulary > 0) visible = static_cast<int>(std::min<std::int64_t>(vocabulary, width));

@@ -12,8 +12,8 @@ namespace {
 // threads has `own` by `own` elements.
 constexpr int tile = 64, depth = 16, own = 4, across = tile / own, tile_threads = across * across;
 
-// Groups of rows, one for each expert of each part. The groups of a part follow one another, from
-// the part's first row on.
+// Groups of rows. Each part has `of_part` groups, which follow one another from the part's first
+// row on.
 struct Groups {
   int count, of_part, matrices;  // group g is multiplied by matrix g % `matrices`
   long long rows_of_part;

@@ -30,10 +30,9 @@ enum class Epilogue : std::uint8_t {
   gelu_grad         // times the slope of gelu at `saved`
 };
 
-// The form of a matmul. On a device, the choice of its algorithm depends only on this and on
-// ProductOptions. The matmul is c[m,n] = epilogue(op(a)[m,k] op(b)[k,n] (+ start[m,n]) (+
-// bias[n])), `batch` times. Matrices are row-major and dense, and those of a batch follow one
-// another.
+// The form of a matmul, for which an algorithm is chosen: c[m,n] = epilogue(op(a)[m,k] op(b)[k,n]
+// (+ start[m,n]) (+ bias[n])), `batch` times. Matrices are row-major and dense, and those of a
+// batch follow one another.
 struct ProductForm {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   bool transpose_a = false;  // a is stored [k,m]

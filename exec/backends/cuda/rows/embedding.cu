@@ -120,7 +120,7 @@ struct Gather {
       if (lane == i) own = token;
       if (i + 1 < count) token = noted.next[token];
     }
-    int place = 0;  // of the lane's token in order
+    int place = 0;  // of the lane's token among the sorted tokens
     for (int i = 0; i < count; ++i) place += __shfl_sync(0xffffffffu, own, i) < own ? 1 : 0;
     for (int i = 0; i < count; i += 4) {
       long long token[4];
@@ -258,8 +258,8 @@ void embedding_grad(const KernelCall& k) {
 // ---- positions
 
 // Returns the position of a row in its document, or in its sequence if `documents` is null.
-// `documents` has the rows of all ranks of a tensor group, of which this rank may have only a
-// share.
+// `documents` has an element for each row of all ranks of a tensor group, of which this rank may
+// have only a share.
 __device__ inline long long position_of(const TokenRows& tokens, const int* documents,
                                         long long row) {
   const long long place = tokens.position(row);
@@ -303,8 +303,8 @@ void add_position(const KernelCall& k) {
   });
 }
 
-// Adds the gradients of all rows with a position to the position's row of the table. The rows are a
-// sequence apart.
+// Adds the gradients of the rows that have a given position to this position's row of the table.
+// These rows are a sequence apart.
 template <typename T, typename To>
 struct AddPositionGrad {
   using Element = To;
@@ -349,8 +349,8 @@ struct AddPositionGrad {
   }
 };
 
-// Adds the gradients of all rows with a position, in packed sequences. Any row may have the
-// position, so make() goes through all rows, in order.
+// Adds the gradients of the rows that have a given position in packed sequences. Any row may have
+// it, so make() goes through all rows, in order.
 template <typename T, typename To>
 struct AddPackedPositionGrad {
   using Element = To;
@@ -380,8 +380,8 @@ struct AddPackedPositionGrad {
   }
 };
 
-// Runs f for each position. Because positions are few, several warps share the columns of one, and
-// each of them has 32 * vector columns.
+// Runs f for each position. Because positions are few, the columns of one are split over warps,
+// each of which has 32 * vector columns.
 template <int vector, typename F>
 __global__ void __launch_bounds__(32 * warps_of_block)
     positions_kernel(F f, long long positions, long long width) {

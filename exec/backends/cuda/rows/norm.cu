@@ -113,8 +113,8 @@ struct Backward {
 
 // Computes gradients of rows that are held in registers. A block has a chunk of rows and keeps its
 // columns' sums for the parameters' gradients. While the block works on a row of 16-bit elements,
-// it loads the next two, or the next one if it has more than 192 threads. Rows of fp32 would need
-// too many registers for that.
+// loads of the next two rows are in flight, or of the next one if the block has more than 192
+// threads. For fp32 that would take too many registers.
 template <typename T, int threads, bool rms>
 __global__ void __launch_bounds__(threads, norm_grad_blocks_at_once(threads))
     norm_grad_held(Backward<T> k) {
