@@ -21,17 +21,17 @@ struct CudaOptions {
 
 class CudaBackend : public Backend, public StreamSource {};
 
-// Makes the backend. Its device becomes the current one of the process. Throws InputError if
+// Makes the backend. Its device becomes the current one of the calling thread. Throws InputError if
 // `device` is not below cuda_devices(), if the folder cannot be made, or if a first kernel fails on
 // the device, as it does if this build has no machine code for it. In the last case, the message
 // has the device's architecture and those of the build.
 std::unique_ptr<CudaBackend> make_cuda_backend(const CudaOptions& options);
 
-// Returns the number of GPUs. Returns 0 if there is no GPU or no driver.
+// Returns the number of GPUs, or 0 if there is no GPU or no driver.
 int cuda_devices();
 
-// Makes the device the current one of the process. Throws InputError if `index` is not below
-// cuda_devices().
+// Makes the device the current one of the calling thread, and returns its description. Throws
+// InputError if `index` is not below cuda_devices().
 DeviceDescription cuda_device(int index);
 
 }  // namespace meshwright::exec

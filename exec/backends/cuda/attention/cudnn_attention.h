@@ -11,8 +11,8 @@
 
 namespace meshwright::exec::cuda {
 
-// Returns cuDNN's attention for the process's current device, or null if libcudnn.so.9 cannot be
-// loaded or does not start here.
+// Returns cuDNN's attention for the current device of the calling thread, or null if libcudnn.so.9
+// cannot be loaded or does not start here.
 std::unique_ptr<AttentionLibrary> make_cudnn_attention();
 
 }  // namespace meshwright::exec::cuda

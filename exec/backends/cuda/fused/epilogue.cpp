@@ -28,8 +28,8 @@ Lead product_alone(const Fusion& fusion) {
 }
 
 // Returns whether the result of step i is needed after the next step: a step after that one reads
-// it, or it is an output of the fusion. Only steps before the next one that overwrites the operand
-// count, and the output only if there is no such step.
+// it, or it is an output of the fusion. Once a step has overwritten the operand, the result is
+// gone, and nothing that follows counts.
 bool is_needed(const Fusion& fusion, std::size_t i) {
   const int made = fusion.steps[i].outputs[0];
   for (std::size_t j = i + 1; j < fusion.steps.size(); ++j) {

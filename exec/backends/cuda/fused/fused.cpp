@@ -22,7 +22,7 @@ void* address_of(const KernelCall& k, const Fusion& fusion, int operand) {
 }
 
 // Returns the generated kernel of the fusion's steps, or nothing if there can be none for them or
-// if it needs more shared memory than the device has.
+// if it needs more shared memory than a block of the device can have.
 std::optional<FusedKernel> kernel_of(const Fusion& fusion, const Device& device) {
   if (fusion.loop != Fusion::Loop::blocks && fusion.loop != Fusion::Loop::product_first)
     return std::nullopt;

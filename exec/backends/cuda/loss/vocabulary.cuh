@@ -44,8 +44,8 @@ __device__ inline float logit_of(const T* row, int target) {
   return target >= 0 ? widened(row[target]) : NAN;
 }
 
-// Returns the address of the loss scale, which is the operand after the targets, or null if there
-// is none. For cross_entropy_grad and span_loss_grad.
+// Returns the address of the loss scale that cross_entropy_grad or span_loss_grad takes as the
+// operand after the targets, or null if there is none.
 inline const float* loss_scale_of(const KernelCall& k) {
   return k.call.inputs.size() > 3 ? k.in<float>(3) : nullptr;
 }
