@@ -60,7 +60,8 @@ int today(const std::string& epoch) {
   constexpr long long day = 24 * 60 * 60;
   char* end = nullptr;
   const long long given = std::strtoll(epoch.c_str(), &end, 10);
-  const bool is_given = !epoch.empty() && *end == '\0' && given >= 0;
+  constexpr long long latest = day * 10'000'000;  // far beyond every date that is shown
+  const bool is_given = !epoch.empty() && *end == '\0' && given >= 0 && given < latest;
   return static_cast<int>((is_given ? given : static_cast<long long>(std::time(nullptr))) / day);
 }
 

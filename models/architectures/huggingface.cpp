@@ -143,6 +143,8 @@ Model read_huggingface(Fields fields) {
 json huggingface_config(const Model& model) {
   if (model.imported)
     throw NotSupportedYet("a config.json cannot be written for a model from an ONNX file yet");
+  if (model.captured)
+    throw NotSupportedYet("a config.json cannot be written for a captured model yet");
   const ConfigFile& file = info(model.architecture).config;
   if (file.classes.generator.empty()) {
     std::vector<std::string> known;

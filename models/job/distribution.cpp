@@ -120,11 +120,12 @@ void check_launchers(Fields& fields, const Launchers& on, const ChosenCluster& c
 }
 
 // Returns the object `parameters`, or the object in the JSON file that it names.
-Fields parameters_of(Fields& model_parallel, const Job& job) {
+Fields parameters_of(Fields& model_parallel, Job& job) {
   if (!model_parallel.is_string("parameters")) return model_parallel.object("parameters");
   const std::string path = model_parallel.required<std::string>("parameters");
   try {
-    return read_json_file(resolve(job, path));
+    job.settings_files.push_back(resolve(job, path));
+    return read_json_file(job.settings_files.back());
   } catch (const InputError& error) {
     model_parallel.fail("parameters", error.what());
   }

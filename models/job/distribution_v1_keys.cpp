@@ -52,7 +52,7 @@ void read_stages_of_modules(Fields& fields, Version1& v, Job& job) {
   if (!has_file) return;
   Parallelism read;
   try {
-    read_partition_file(job, path, read);
+    job.settings_files.push_back(read_partition_file(job, path, read));
   } catch (const InputError& error) {
     fields.fail("partition_file", error.what());
   }

@@ -111,8 +111,9 @@ std::string beyond_memory(const Job& job, const std::vector<Ladder>& climbed,
     text += fmt::format("no plan fits {} {}", most.gpus(), most.machine);
     if (climbed.size() <= most_machines) {
       const auto hosts = enough_hosts(job, most, options.search);
-      text += hosts ? fmt::format(": {} would do ({} hosts)", *hosts * most.gpus_per_host, *hosts)
-                    : ", and 8 times as many do not hold it either";
+      text +=
+          hosts ? fmt::format(": {} would do ({} hosts)", *hosts * most.processes_per_host, *hosts)
+                : ", and 8 times as many do not hold it either";
     }
     text += "\n";
   }

@@ -13,6 +13,7 @@
 #include "models/core/round_up.h"
 #include "sim/collectives/of_instruction.h"
 #include "sim/planner/mixed_recompute.h"
+#include "sim/predict/megatron_memory.h"
 #include "sim/predict/target.h"
 
 namespace meshwright::sim {
@@ -223,7 +224,7 @@ namespace {
 // Returns the bytes of a stage for one micro-batch. Temporary memory of the end of the step is left
 // out, because it is as large as a bucket, which may be smaller in a plan that shards it.
 StageBytes bytes_of(const Program& program) {
-  StageBytes bytes{program.memory.slots.front().stride, 0, 0};
+  StageBytes bytes{program.memory.slots.front().stride - expert_outputs_of_slot(program, 0), 0, 0};
   for (const Buffer& each : program.memory.buffers) {
     if (each.region != Region::task || each.body < 0 ||
         program.bodies[each.body].kind == Body::Kind::step_end)

@@ -76,6 +76,16 @@ bool run_stops(ClusterSearch& search, int budget, std::size_t keep, int for_gap)
   }
 }
 
+// Simulates the candidate with the lowest bound. Returns false if there is none, or if the search
+// was stopped meanwhile.
+bool simulates_lowest(ClusterSearch& search) {
+  try {
+    return search.simulate_lowest();
+  } catch (const SearchStopped&) {
+    return false;
+  }
+}
+
 // Searches clusters again with the full budget, each as it would be searched alone, if the plans
 // that the first look left out may include a better one than the best of all. The most promising
 // clusters come first. Returns whether it was stopped. A stopped search replaces no earlier one.
@@ -158,8 +168,9 @@ std::int64_t prove(const Job& job, const SearchOptions& options, const Searches&
     if (progress.gap <= *options.prove_gap) return simulated;
     if (options.go_on && !options.go_on(progress)) return simulated;
     const std::int64_t before = lowest->simulated();
-    if (!lowest->simulate_lowest()) return simulated;
+    const bool goes_on = simulates_lowest(*lowest);
     simulated += lowest->simulated() - before;
+    if (!goes_on) return simulated;
   }
 }
 

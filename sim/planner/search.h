@@ -99,8 +99,7 @@ struct SearchOptions {
   std::optional<double> prove_gap = std::nullopt;
   // Called before each round of simulations for `prove_gap`. The search stops if it returns false.
   std::function<bool(const SearchProgress&)> go_on = {};
-  // Called often by any thread. Once it returns true, the search ends with what it has found. While
-  // plans are simulated for `prove_gap`, SearchStopped is thrown instead (cluster_search.h).
+  // Called often by any thread. Once it returns true, the search ends with what it has found.
   std::function<bool()> stop = {};
   // Called often while clusters are searched, by any of the threads, but by one at a time.
   SearchWatch watch = {};

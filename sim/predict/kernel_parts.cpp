@@ -116,6 +116,7 @@ std::vector<NamedKernel> longest(const ProfilerTrace& trace, const DeviceSteps& 
   for (auto& [name, kernel] : by_name) {
     kernel.name = name;
     kernel.time /= steps.steps;
+    kernel.runs = (kernel.runs + steps.steps / 2) / steps.steps;
     kernels.push_back(kernel);
   }
   std::ranges::stable_sort(kernels, std::greater{}, &NamedKernel::time);

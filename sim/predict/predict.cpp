@@ -10,6 +10,7 @@
 #include "models/program/graph/gpu_scratch.h"
 #include "models/program/graph/op_table.h"
 #include "sim/cost/cost.h"
+#include "sim/predict/megatron_memory.h"
 #include "sim/predict/pytorch_memory.h"
 #include "sim/predict/unseen_sources.h"
 
@@ -198,6 +199,8 @@ StageMemory stage_memory(const Program& program, const Cluster& cluster) {
   stage.stage = program.stage;
   stage.class_bytes =
       has_them_anew(program) ? peak_in_pytorch(program) : program.memory.class_bytes;
+  stage.class_bytes[static_cast<std::size_t>(MemoryClass::activations)] -=
+      expert_outputs_left_out(program);
   stage.arena_bytes =
       std::accumulate(stage.class_bytes.begin(), stage.class_bytes.end(), gradients - weights);
   stage.scratch_bytes = scratch_of(program, cluster.machine);

@@ -187,6 +187,7 @@ TEST_CASE("version 1: modules on the stages that a file says", "[models][distrib
   CHECK(manual.plan.parallelism.manual_stage.at("lm_head") == 1);
   const Job loaded = read(with_file("saved.json", {{"load_partition", true}}));
   CHECK(loaded.plan.parallelism.names_every_unit);
+  CHECK(loaded.settings_files.size() == 1);  // nothing may be written over it
   CHECK(loaded.plan.parallelism.manual_stage.at("transformer.h.6") == 1);
   // With one stage, no partition_file is needed.
   CHECK(read(version_1({{"partitions", 1}, {"auto_partition", false}, {"default_partition", 0}}))

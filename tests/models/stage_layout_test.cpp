@@ -3,6 +3,8 @@
 #include <set>
 #include <vector>
 
+#include "models/compiler/frameworks/stages.h"
+#include "models/core/error.h"
 #include "tests/catch.h"
 
 using namespace meshwright::tests;
@@ -35,4 +37,12 @@ TEST_CASE("chunks go through the stages in loops, or there and back", "[models][
   };
   CHECK(stages_of(StageShape::loop) == std::vector{0, 1, 2, 0, 1, 2, 0, 1, 2});
   CHECK(stages_of(StageShape::vee) == std::vector{0, 1, 2, 2, 1, 0, 0, 1, 2});
+}
+
+TEST_CASE("a layout of stages repeats what is in parentheses, to a limited depth", "[models]") {
+  CHECK(read_layout("E(t|)*3L").size() == 4);
+  CHECK(read_layout("E((tt|)*2t|)*2L").size() == 7);
+  CHECK_THROWS_AS(read_layout("E" + std::string(100'000, '(') + "t"), InputError);
+  CHECK_THROWS_AS(read_layout("Et)L"), InputError);
+  CHECK_THROWS_AS(read_layout("E(tL"), InputError);
 }

@@ -38,7 +38,8 @@ json random_training(Draw& draw) {
   if (draw.one_in(4)) training["first_layers_in_bf16"] = 1;
   if (draw.one_in(4)) training["mtp_layers"] = 1;
   if (draw.one_in(4)) training["fp8_gathers"] = true;
-  if (draw.one_in(4)) training["framework"] = draw.of({"transformers", "accelerate", "pytorch"});
+  if (draw.one_in(4))
+    training["framework"] = draw.of({"transformers", "accelerate", "pytorch", "megatron-lm"});
   if (draw.one_in(6)) training["lora"] = {{"rank", 4}, {"target_modules", "all-linear"}};
   if (training.contains("lora") && draw.one_in(2)) training["lora"]["base_weights"] = "nf4";
   return training;

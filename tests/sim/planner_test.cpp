@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <set>
@@ -529,6 +530,19 @@ TEST_CASE("a proof goes on until the gap is small, or it is told to stop") {
   CHECK(asked == 1);
   CHECK(stopped.candidates_simulated == hasty.candidates_simulated);
   CHECK(stopped.proven_gap == hasty.proven_gap);
+}
+
+TEST_CASE("a search that is stopped during a proof keeps its plans") {
+  json value = job_json(small_model(8, 4), "p4d.24xlarge", 1, 32);
+  value["training"]["recompute"] = "auto";
+  SearchOptions options = few;
+  options.prove_gap = 0;
+  std::atomic<bool> proves = false;
+  options.go_on = [&](const SearchProgress&) { return proves = true; };
+  options.stop = [&] { return proves.load(); };
+  const SearchResult stopped = search(read(value), options);
+  CHECK(proves);
+  CHECK_FALSE(stopped.plans.empty());
 }
 
 TEST_CASE("any number of threads finds the same plans, and rejects the same ones") {

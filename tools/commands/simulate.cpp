@@ -104,7 +104,8 @@ std::string json_of(const Options& options, const Simulated& all) {
   value["stages"] = breakdown_json(stages);
   value["cuts"] = cuts_json(chosen.compiled.stages);
   for (std::size_t i = 0; i < chosen.compiled.stages.size(); ++i)
-    value["memory"][i]["peak_tensors"] = peak_tensors_json(chosen.compiled.stages[i], prediction.memory[i]);
+    value["memory"][i]["peak_tensors"] =
+        peak_tensors_json(chosen.compiled.stages[i], prediction.memory[i]);
   value["name"] = job.name;
   value["machine"] = chosen.machine;
   value["count"] = chosen.count;

@@ -228,10 +228,10 @@ void HtmlPage::areas(const std::string& caption, const AxisNames& axes,
                      const std::vector<std::string>& parts, const std::vector<AreaPoint>& points,
                      double end) {
   if (points.empty() || !(end > 0)) return;
-  // Each column of one pixel shows the highest of its points, or, if it has none, what the column
-  // before it shows.
+  // Each column of one pixel shows the highest of its points, or, if it has none, the last point
+  // before it.
   constexpr std::size_t columns = static_cast<std::size_t>(Frame::right - Frame::left);
-  std::vector<const AreaPoint*> highest(columns, nullptr);
+  std::vector<const AreaPoint*> highest(columns, nullptr), latest(columns, nullptr);
   const auto total = [](const AreaPoint& point) {
     return std::accumulate(point.parts.begin(), point.parts.end(), 0.0);
   };
@@ -239,9 +239,13 @@ void HtmlPage::areas(const std::string& caption, const AxisNames& axes,
     const double place = std::clamp(point.x / end, 0.0, 1.0) * static_cast<double>(columns - 1);
     const AreaPoint*& column = highest[static_cast<std::size_t>(place)];
     if (column == nullptr || total(point) > total(*column)) column = &point;
+    latest[static_cast<std::size_t>(place)] = &point;
   }
   const AreaPoint* last = &points.front();
-  for (const AreaPoint*& column : highest) column = last = column == nullptr ? last : column;
+  for (std::size_t i = 0; i < columns; ++i) {
+    if (highest[i] == nullptr) highest[i] = last;
+    if (latest[i] != nullptr) last = latest[i];
+  }
   double most = 0;
   for (const AreaPoint& point : points) most = std::max(most, total(point));
   if (!(most > 0)) return;

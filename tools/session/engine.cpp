@@ -16,7 +16,10 @@ std::string cache_folder() {
   return (cache.empty() ? in("HOME") + "/.cache" : cache) + "/meshwright";
 }
 
-std::string kernel_folder() { return cache_folder() + "/kernels"; }
+std::string kernel_folder() {
+  const std::string cache = cache_folder();
+  return cache.empty() ? "" : cache + "/kernels";
+}
 
 int gpus_here() {
   const EngineKind* cuda = engine_kind("cuda");

@@ -39,6 +39,8 @@ int shared_bytes() {
       return 166912;
     case 86:
     case 89:
+    case 120:
+    case 121:
       return 101376;
     default:
       return 232448;

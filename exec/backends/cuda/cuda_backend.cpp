@@ -28,7 +28,7 @@ constexpr std::int64_t most_cached_bytes = std::int64_t{256} << 20;
 
 cudaDeviceProp properties_of(int index) {
   const int devices = cuda_devices();
-  if (index >= devices)
+  if (index < 0 || index >= devices)
     throw InputError("GPU " + std::to_string(index) + ": this computer has " +
                      std::to_string(devices));
   check(cudaSetDevice(index), "cudaSetDevice");

@@ -24,18 +24,20 @@ const ArchitectureInfo& info_of(std::string_view model_type) {
 // Returns the layout from `at` on, up to the closing parenthesis if `inside`, with every repetition
 // written out. Throws InputError if parentheses, letters or counts are wrong, or if the result is
 // too long.
-std::string expand(std::string_view text, std::size_t& at, bool inside) {
+std::string expand(std::string_view text, std::size_t& at, int depth) {
   constexpr std::size_t most = 4096;
+  constexpr int deepest = 16;
   std::string result;
   while (at < text.size()) {
     const char c = text[at++];
     std::string piece;
     if (c == ')') {
-      if (!inside) throw InputError("a ')' without its '('");
+      if (depth == 0) throw InputError("a ')' without its '('");
       return result;
     }
+    if (c == '(' && depth == deepest) throw InputError("parentheses in more than 16 levels");
     if (c == '(')
-      piece = expand(text, at, true);
+      piece = expand(text, at, depth + 1);
     else if (c == 'E' || c == 't' || c == 'm' || c == 'L' || c == '|')
       piece = c;
     else if (c != ',' && c != ' ')
@@ -54,7 +56,7 @@ std::string expand(std::string_view text, std::size_t& at, bool inside) {
     result += piece;
     if (result.size() > most) throw InputError("too long");
   }
-  if (inside) throw InputError("a '(' without its ')'");
+  if (depth > 0) throw InputError("a '(' without its ')'");
   return result;
 }
 
@@ -108,7 +110,7 @@ std::string layout_text(const std::vector<StageUnits>& stages, int mtp_layers) {
 
 std::vector<StageUnits> read_layout(std::string_view text) {
   std::size_t at = 0;
-  const std::string all = expand(text, at, false);
+  const std::string all = expand(text, at, 0);
   if (const std::size_t last = all.rfind('|'); last != std::string::npos && all.find('m') < last)
     throw InputError("'m': multi-token prediction is on the stage of the loss (L) here");
   std::vector<StageUnits> stages(1);

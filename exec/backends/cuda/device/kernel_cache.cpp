@@ -72,6 +72,8 @@ std::string KernelKey::hash() const {
 KernelCache::KernelCache(std::string folder, std::int64_t most_bytes)
     : folder_(std::move(folder)), most_bytes_(most_bytes) {
   std::error_code error;
+  if (folder_.empty())
+    throw InputError("compiled kernels have no folder: set XDG_CACHE_HOME or HOME");
   fs::create_directories(folder_, error);
   if (error || !fs::is_directory(folder_, error))
     throw InputError(folder_ + ": compiled kernels cannot be kept here: " +
@@ -139,7 +141,8 @@ void KernelCache::remove_oldest(const std::string& except) const {
   std::vector<Entry> entries;
   std::int64_t bytes = 0;
   std::error_code error;
-  for (const auto& each : fs::directory_iterator(folder_, error)) {
+  for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
+    const fs::directory_entry& each = *at;
     if (!is_ours(each.path())) continue;
     std::error_code gone;
     const auto used = each.last_write_time(gone);
