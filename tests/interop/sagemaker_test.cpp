@@ -133,3 +133,44 @@ TEST_CASE("an export names the keys of version 2, with stages those of version 1
   CHECK(one["distribution"]["mpi"]["enabled"] == true);
   CHECK(exported_text(job, Framework::sagemaker, 1, "model_trainer.json").empty());
 }
+
+TEST_CASE("the Trainer's fsdp says how ranks share the model, and the dictionary how they start",
+          "[interop]") {
+  const json estimator = {
+      {"instance_type", "ml.p4d.24xlarge"},
+      {"instance_count", 2},
+      {"job_name", "tune"},
+      {"model_dir", "/opt/ml/model"},
+      {"debugger_hook_config", {{"collection_configs", json::array()}}},
+      {"distribution", {{"smdistributed", {{"dataparallel", {{"enabled", true}}}}}}},
+      {"hyperparameters",
+       {{"fsdp", "full_shard auto_wrap"}, {"per_device_train_batch_size", 2}, {"bf16", true}}}};
+  const json job = imported(
+      estimator, {"model=gpt2", "training.sequence_length=512", "training.global_batch=32"});
+  CHECK(job["parallelism"]["zero_stage"] == 3);
+  CHECK_FALSE(job.contains("distribution"));
+  CHECK(job["cluster"]["count"] == 2);
+  CHECK(job["training"]["precision"] == "bf16");
+  json unsaid = estimator;
+  unsaid["hyperparameters"].erase("bf16");
+  CHECK(imported(unsaid, {"model=gpt2", "training.sequence_length=512",
+                          "training.global_batch=32"})["training"]["precision"] == "fp32");
+}
+
+TEST_CASE("switches of the library may be written 1 and 0", "[interop]") {
+  json estimator = version_2();
+  estimator["distribution"] = {{"mpi", {{"enabled", 1}, {"processes_per_host", 8}}},
+                               {"smdistributed",
+                                {{"modelparallel",
+                                  {{"enabled", 1},
+                                   {"parameters",
+                                    {{"partitions", 1},
+                                     {"ddp", 1},
+                                     {"tensor_parallel_degree", 2},
+                                     {"prescaled_batch", 1}}}}}}}};
+  const json parameters =
+      imported(estimator)["distribution"]["smdistributed"]["modelparallel"]["parameters"];
+  CHECK(parameters["prescaled_batch"] == true);
+  CHECK(parameters["ddp"] == true);
+  CHECK(parameters["tensor_parallel_degree"] == 2);
+}

@@ -16,6 +16,14 @@ constexpr const char* version_1_signs[] = {
     "partitions", "pipeline_parallel_degree",     "microbatches",
     "ddp",        "sharded_data_parallel_degree", "shard_optimizer_state"};
 
+// Returns whether a parameter of the library is true or false. Notebooks write 1 and 0 too.
+bool is_switch(const std::string& name) {
+  constexpr std::string_view switches[] = {
+      "enabled", "prescaled_batch", "ddp", "shard_optimizer_state", "offload_activations", "fp16",
+      "bf16",    "fp16_params"};
+  return std::ranges::find(switches, name.substr(name.rfind('.') + 1)) != std::end(switches);
+}
+
 // Copies every setting whose name begins with `before` to the job under the same name. Returns
 // whether there is one.
 bool keep_below(Settings& from, JobDraft& to, const std::string& before) {
@@ -26,7 +34,8 @@ bool keep_below(Settings& from, JobDraft& to, const std::string& before) {
     const Setting* setting = from.read(name);
     if (setting == nullptr || from.is_open(*setting)) continue;
     to.comes_from(setting->place + ": " + from.spelled(name));
-    to.set(name, setting->value);
+    const bool is_number = is_switch(name) && (setting->value == 0 || setting->value == 1);
+    to.set(name, is_number ? json(setting->value == 1) : setting->value);
   }
   return !names.empty();
 }
@@ -78,8 +87,24 @@ void read_distributed(Settings& from, JobDraft& to) {
   to.set("distribution.mpi.custom_mpi_options", text);
 }
 
+// Returns whether the Trainer's fsdp says how ranks share the model, and the dictionary only how
+// the processes are started. A job has one of both.
+bool is_said_by_fsdp(const Settings& from) {
+  const bool has_words = std::ranges::any_of(from.all(), [](const Setting& each) {
+    return each.name == "hyperparameters.fsdp" && each.value.is_string() && each.value != "";
+  });
+  return has_words && std::ranges::none_of(from.all(), [](const Setting& each) {
+           return each.name.starts_with("distribution.smdistributed.modelparallel.");
+         });
+}
+
 void read_distribution_of_job(Settings& from, JobDraft& to) {
-  keep_below(from, to, "distribution.");
+  if (is_said_by_fsdp(from)) {
+    for (const Setting& each : std::vector<Setting>(from.all()))
+      if (each.name.starts_with("distribution.")) from.read(each.name);
+  } else {
+    keep_below(from, to, "distribution.");
+  }
   const bool has_degrees = to.has(parameters_key);
   read_sent_parameters(from, to);
   read_distributed(from, to);

@@ -22,6 +22,8 @@ constexpr SageMakerName other_names[] = {
     {"hyperparameters.rotary_emb_base", "hyperparameters.rope_theta"},
     {"hyperparameters.use_smp_flash_attn", "hyperparameters.use_flash_attn"},
     {"hyperparameters.max_length", "hyperparameters.max_seq_length"},
+    {"train_instance_type", "instance_type"},
+    {"train_instance_count", "instance_count"},
     {"ResourceConfig.InstanceType", "instance_type"},
     {"ResourceConfig.InstanceCount", "instance_count"},
 };

@@ -108,7 +108,10 @@ Rule precision_rule() {
             const bool fp8 = from.flag(hyper("fp8")).value_or(false);
             if (bf16 == true && fp16 == true)
               from.fail(hyper("fp16"), "given beside bf16; keep one of them");
-            if (is_version_1(to) || !(bf16 || fp16 || fp8)) return;
+            const bool is_trainers = from.has(hyper("per_device_train_batch_size"));
+            if (is_version_1(to) || !(bf16 || fp16 || fp8 || is_trainers)) return;
+            if (!bf16 && !fp16 && !fp8)
+              to.remark("no hyperparameter says the precision: fp32, the Trainer's default");
             const std::string word = fp8            ? "fp8"
                                      : bf16 == true ? "bf16"
                                      : fp16 == true ? "fp16"
