@@ -142,12 +142,20 @@ TEST_CASE("a batch that follows from the machine is not asked for", "[interop]")
 }
 
 TEST_CASE("a batch too small for the machine says how many GPUs would do", "[interop]") {
-  CHECK(text_has(steps_error(R"({"train_batch_size": 4, "train_micro_batch_size_per_gpu": 2,
-      "bf16": {"enabled": true}})",
-                             "ds_config.json",
-                             {"cluster.machine=dgx-h100", "model=llama-3-8b",
-                              "training.sequence_length=2048"}),
+  const std::vector<std::string> set = {"cluster.machine=dgx-h100", "model=llama-3-8b",
+                                        "training.sequence_length=2048"};
+  const std::string arguments =
+      "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
+      "--max-position-embeddings 1024 --micro-batch-size 2 --global-batch-size 4 --bf16 "
+      "--vocab-size 50257\n";
+  CHECK(text_has(steps_error(arguments, "run.txt", {"cluster.machine=dgx-h100"}),
                  "--set cluster.processes_per_host=2"));
+  // DeepSpeed's batches decide it.
+  const Imported two = read_steps(R"({"train_batch_size": 4, "train_micro_batch_size_per_gpu": 2,
+      "bf16": {"enabled": true}})",
+                                  "ds_config.json", set);
+  CHECK(two.job["cluster"]["processes_per_host"] == 2);
+  CHECK(steps_note(two, "2 processes train"));
 }
 
 TEST_CASE("files that sed makes of a template are read", "[interop]") {

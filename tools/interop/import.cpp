@@ -284,7 +284,36 @@ struct Question {
   std::string what, answer;
 };
 
-std::vector<Question> questions_of(const JobDraft& draft, const Settings& settings) {
+// Returns whether a variable that is asked for says a key, so that the key is not asked for too.
+bool is_said_by_variable(const Settings& settings, const Rules& rules, const std::string& key) {
+  return std::ranges::any_of(settings.open(), [&](const OpenSetting& open) {
+    return std::ranges::any_of(rules, [&](const Rule& rule) {
+      return std::ranges::find(rule.keys, key) != rule.keys.end() &&
+             std::ranges::any_of(rule.settings, [&](const std::string& name) {
+               return settings.spelled(name) == open.name;
+             });
+    });
+  });
+}
+
+// Opens every setting that a rule knows and only the shell does, so that one message asks for all
+// of them although the first one made a rule fail. What --set gives is left out.
+void open_the_rest(Settings& settings, const Rules& rules, const JobDraft& draft) {
+  const std::vector<Setting> all = settings.all();
+  for (const Setting& setting : all) {
+    const bool is_known = std::ranges::any_of(rules, [&](const Rule& rule) {
+      const auto is_given = [&](const std::string& key) { return draft.is_given(key); };
+      return std::ranges::none_of(rule.keys, is_given) &&
+             std::ranges::any_of(rule.settings, [&](const std::string& name) {
+               return same_name(name, setting.name);
+             });
+    });
+    if (is_known && !setting.is_read) settings.is_open(setting);
+  }
+}
+
+std::vector<Question> questions_of(const JobDraft& draft, const Settings& settings,
+                                   const Rules& rules) {
   std::vector<Question> all;
   const auto add = [&](Question question) {
     if (std::ranges::none_of(all,
@@ -306,15 +335,16 @@ std::vector<Question> questions_of(const JobDraft& draft, const Settings& settin
            "--set " + key + "=" + value_of(key)});
   for (const char* key :
        {"model", "cluster.machine", "training.global_batch", "training.sequence_length"})
-    if (!draft.has(key) && !draft.will_follow(key) &&
+    if (!draft.has(key) && !draft.will_follow(key) && !is_said_by_variable(settings, rules, key) &&
         !(draft.has("instance_type") && std::string_view(key) == "cluster.machine"))
       add({key, std::string("--set ") + key + "=" + value_of(key)});
   return all;
 }
 
 // Throws InputError with all questions that are open.
-void check_complete(const JobDraft& draft, const Settings& settings, const std::string& file) {
-  const std::vector<Question> all = questions_of(draft, settings);
+void check_complete(const JobDraft& draft, const Settings& settings, const Rules& rules,
+                    const std::string& file) {
+  const std::vector<Question> all = questions_of(draft, settings, rules);
   if (all.empty()) return;
   std::vector<std::string> what;
   std::string answers;
@@ -408,11 +438,12 @@ Imported import_from(ReadFiles files, const ImportOptions& options, const Machin
     // A value that only the shell knows may be why a rule fails.
     if (files.settings.open().empty()) throw;
     draft.override_with(options.overrides);
-    check_complete(draft, files.settings, files.first_file);
+    open_the_rest(files.settings, target.rules(), draft);
+    check_complete(draft, files.settings, target.rules(), files.first_file);
   }
   explain_rest(target, files.settings, options.allow_unknown, imported.settings);
   draft.override_with(options.overrides);
-  check_complete(draft, files.settings, files.first_file);
+  check_complete(draft, files.settings, target.rules(), files.first_file);
   imported.job = draft.job();
   for (const auto& list : {notes, files.settings.notes(), draft.remarks()})
     for (const std::string& remark : list)

@@ -27,7 +27,14 @@ constexpr std::string_view all_tokens = "every layer computes all tokens here";
 constexpr std::string_view all_scores = "every token attends to all before it here";
 constexpr std::string_view unquantized = "weights are trained without quantization here";
 
+constexpr std::string_view projector =
+    "a projector beside a frozen language model is trained there, which is not built; take it out";
+
 constexpr OtherStep refused[] = {
+    {"tune_mm_mlp_adapter", projector},
+    {"freeze_language_model", projector},
+    {"freeze_backbone", projector},
+    {"freeze_llm", projector},
     {"gptq", "weights that GPTQ has quantized are not built; those in 4 bits of bitsandbytes are"},
     {"use_galore", optimizers},
     {"use_apollo", optimizers},
@@ -42,6 +49,10 @@ constexpr OtherStep refused[] = {
 };
 
 constexpr OtherStep noted[] = {
+    {"vision_tower", "the vision tower is left out; the language model alone is planned"},
+    {"image_max_pixels", "images are left out; the language model alone is planned"},
+    {"modules_to_save", "these are trained whole there, and only adapters here"},
+    {"lora_modules_to_save", "these are trained whole there, and only adapters here"},
     {"unfrozen_parameters", "only these parameters are trained there, and all of them here"},
     {"lora_target_parameters", "adapters of experts' parameters are left out"},
     {"relora", "adapters are not merged into the weights between steps here"},

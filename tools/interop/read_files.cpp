@@ -100,7 +100,7 @@ class FileReader {
       return with_arguments_of_yaml(with_references_resolved(settings), file, defines_);
     }
     if (ending == ".toml") return read_toml(text, file);
-    if (ending == ".json") return read_json(text, file);
+    if (ending == ".json") return read_json(text, file, defines_);
     throw InputError(file + ": what ends with '" + ending +
                      "' is not read; .sh, .txt, .sbatch (arguments), .yaml, .toml, .json and, of "
                      "SageMaker, .py and .ipynb are");
@@ -224,7 +224,9 @@ class FileReader {
                                  " is not given; --zero-stage says the stage");
       return;
     }
-    missing_.push_back(parts_[from].settings.where(setting) + named);
+    const std::string variable = shell_variable_in(named);
+    missing_.push_back(parts_[from].settings.where(setting) + named +
+                       (variable.empty() ? "" : " (--define " + variable + "=FILE says it)"));
   }
 
   void add_followed(const std::string& file, const std::string& text, const NamesFile& row) {
@@ -286,6 +288,7 @@ class FileReader {
       return part.settings.has("zero_optimization.stage") ||
              part.settings.has("train_micro_batch_size_per_gpu");
     });
+    drop_batches_of_script();
     for (FilePart& part : parts_) {
       const bool is_accelerate =
           part.settings.has("compute_environment") || part.settings.has("distributed_type");
@@ -294,6 +297,7 @@ class FileReader {
         read_.settings = std::move(part.settings);
         continue;
       }
+      if (part.settings.has_variables()) read_.settings.allow_variables();
       for (const Setting& each : part.settings.all()) {
         if (!is_open(read_.settings, each.name)) continue;
         const std::string shown = part.settings.spelled(each.name);
@@ -301,6 +305,29 @@ class FileReader {
         read_.settings.add(each.name, each.value, each.place);
       }
       for (const std::string& note : part.settings.notes()) read_.settings.note(note);
+    }
+  }
+
+  // Drops the batches that a script of one's own has as arguments where DeepSpeed's file, which
+  // decides, has them too. The Trainer's arguments are not such: DeepSpeed's file takes them.
+  void drop_batches_of_script() {
+    const bool has_file = std::ranges::any_of(parts_, [](const FilePart& part) {
+      return part.rank > 0 && !is_open(part.settings, "train_batch_size");
+    });
+    for (FilePart& part : parts_) {
+      if (!has_file || part.rank > 0 || part.settings.has("micro-batch-size") ||
+          part.settings.has("per_device_train_batch_size"))
+        continue;
+      for (const char* name : {"train_batch_size", "gradient_accumulation_steps"})
+        if (const auto found = std::ranges::find_if(
+                part.settings.all(),
+                [&](const Setting& each) { return same_name(each.name, name); });
+            found != part.settings.all().end()) {
+          part.settings.note(part.settings.where(*found) +
+                             "an argument of the script itself; the batch of DeepSpeed's file "
+                             "counts");
+          part.settings.remove(name);
+        }
     }
   }
 

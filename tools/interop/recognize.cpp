@@ -96,6 +96,14 @@ Framework recognize(const std::string& file, const Settings& settings) {
   for (const Sign& sign : signs)
     if (has(settings, sign.name)) return sign.framework;
   if (program_in(settings).find("torchtitan") != std::string::npos) return Framework::torchtitan;
+  // A program of one's own: what it trains is asked for.
+  if (settings.launcher() == "deepspeed") return Framework::deepspeed;
+  if (settings.launcher() == "accelerate") return Framework::accelerate;
+  for (const char* name : {"do_predict", "do_eval", "tokenized_path"})
+    if (settings.has(name))
+      throw InputError(file + ": " + name +
+                       " prepares data or evaluates, and nothing says how a model is trained "
+                       "(per_device_train_batch_size)");
   throw InputError(file + ": no framework is known by these settings; name it with --format: " +
                    list_of(framework_names()));
 }

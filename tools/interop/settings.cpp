@@ -142,6 +142,7 @@ std::optional<bool> Settings::flag(std::string_view name) {
       note(where(*setting) + text + " is not given: the option is taken as a flag, true");
       return true;
     }
+    if (is_open(*setting)) return {};
   }
   if (setting->value == 1) return true;
   if (setting->value == 0) return false;

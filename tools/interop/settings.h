@@ -51,6 +51,7 @@ class Settings {
   bool has(std::string_view name) const;  // without reading it
   const std::vector<Setting>& all() const { return all_; }
   bool has_variables() const { return has_variables_; }
+  void allow_variables() { has_variables_ = true; }
 
   // Reads a setting: marks it, calls the listener and returns it. Returns null if the setting is
   // absent or its value is null.
@@ -92,6 +93,9 @@ class Settings {
   // of its own.
   void others_are_of_script() { others_are_of_script_ = true; }
   bool are_others_of_script() const { return others_are_of_script_; }
+  // Sets the launcher that starts the program, "deepspeed" or "accelerate". Empty: neither does.
+  void is_started_by(std::string launcher) { launcher_ = std::move(launcher); }
+  const std::string& launcher() const { return launcher_; }
   // Sets the file that messages about missing settings name.
   void is_of(std::string file) { file_ = std::move(file); }
   // Sets the name of a setting in messages, for settings that were translated from another
@@ -103,7 +107,7 @@ class Settings {
 
  private:
   [[noreturn]] void wrong_type(const Setting& setting, std::string_view expected) const;
-  std::string before_, file_;
+  std::string before_, file_, launcher_;
   bool has_variables_ = false, others_are_of_script_ = false;
   std::map<std::string, std::string, std::less<>> shown_;  // by name
   std::vector<Setting> all_;

@@ -33,6 +33,18 @@ std::optional<bool> flag(Settings& from, const char* name) {
   return says(from, name) ? from.flag(name) : std::nullopt;
 }
 
+// Returns whether DeepSpeed starts a program whose settings of DeepSpeed are in its code, since no
+// file of them is there.
+bool is_settled_by_code(const Settings& from) {
+  return from.launcher() == "deepspeed" &&
+         std::ranges::none_of(from.all(), [](const Setting& each) {
+           for (const char* part : {"zero_optimization.", "fp16.", "bf16.", "optimizer.",
+                                    "train_micro_batch_size_per_gpu", "steps_per_print"})
+             if (each.name.starts_with(part)) return true;
+           return false;
+         });
+}
+
 // Returns a switch of ds_config.json, or, if it is absent or "auto" there, that of the Trainer's
 // arguments, or false.
 bool switched(Settings& from, const char* name, const char* argument) {
@@ -46,17 +58,23 @@ void read_precision(Settings& from, JobDraft& to) {
   const bool fp16 = switched(from, "fp16.enabled", "fp16");
   const bool autocast = flag(from, "torch_autocast.enabled").value_or(false);
   const bool amp = flag(from, "amp.enabled").value_or(false);
+  const bool fp8 = from.word("mixed_precision").value_or("") == "fp8";  // LLaMA-Factory's
+  const std::string backend = from.word("fp8_config.fp8_backend").value_or("");
   if (bf16 && fp16) from.fail("fp16.enabled", "given beside bf16; keep one of them");
-  const bool is_open = !bf16 && !fp16 && !has_trainer(from) &&
+  const bool is_open = !fp8 && !bf16 && !fp16 && !has_trainer(from) &&
                        ((from.has("bf16.enabled") && !says(from, "bf16.enabled")) ||
                         (from.has("fp16.enabled") && !says(from, "fp16.enabled")));
+  const bool is_unsaid = !bf16 && !fp16 && !has_trainer(from) && is_settled_by_code(from);
+  if (is_unsaid) to.ask("training.precision", "DeepSpeed trains, and its file is not given");
   const std::string autocast_type = from.word("torch_autocast.dtype").value_or("bfloat16");
-  const std::string precision = bf16                         ? "bf16"
+  const std::string precision = fp8                          ? "fp8"
+                                : bf16                       ? "bf16"
                                 : fp16 || amp                ? "fp16"
                                 : !autocast                  ? "fp32"
                                 : autocast_type == "float16" ? "fp16"
                                                              : "bf16";
-  if (!is_open) to.set("training.precision", precision);
+  if (is_open) to.ask("training.precision", "DeepSpeed's file leaves it to the program");
+  if (!is_open && !is_unsaid) to.set("training.precision", precision);
   const std::string type = from.word("communication_data_type").value_or("");
   const std::string kept = from.word("data_types.grad_accum_dtype").value_or("");
   const auto known = [&](std::string word) {
@@ -66,18 +84,19 @@ void read_precision(Settings& from, JobDraft& to) {
   // Unless a setting gives another type, DeepSpeed keeps and sends gradients in the type of the
   // weights, and in fp32 under autocast.
   std::string reduce = known(type).empty() ? known(kept) : known(type);
-  if (reduce.empty()) reduce = autocast ? "fp32" : precision;
-  if (!is_open) to.set("training.gradient_reduce_precision", reduce);
+  if (reduce.empty()) reduce = autocast ? "fp32" : fp8 ? "bf16" : precision;
+  if (fp8) to.set("training.fp8_recipe", backend == "te" ? "delayed" : "tensorwise");
+  if (!is_open && !is_unsaid) to.set("training.gradient_reduce_precision", reduce);
   to.set("training.fuse_gradient_accumulation", false);
   to.set("training.cuda_graph", false);
 }
 
 Rule precision_rule() {
-  return {{"training.precision", "training.gradient_reduce_precision",
+  return {{"training.precision", "training.fp8_recipe", "training.gradient_reduce_precision",
            "training.fuse_gradient_accumulation", "training.cuda_graph"},
           {"bf16.enabled", "bfloat16.enabled", "fp16.enabled", "bf16", "fp16",
-           "torch_autocast.enabled", "torch_autocast.dtype", "amp.enabled",
-           "communication_data_type", "data_types.grad_accum_dtype"},
+           "torch_autocast.enabled", "torch_autocast.dtype", "amp.enabled", "mixed_precision",
+           "fp8_config.fp8_backend", "communication_data_type", "data_types.grad_accum_dtype"},
           read_precision,
           [](const JobValues& from, Settings& to) {
             const Training& t = from.plan.training;
@@ -195,7 +214,10 @@ bool is_auto(const Settings& from, std::string_view name) {
 }
 
 void read_zero(Settings& from, JobDraft& to) {
-  const std::int64_t stage = whole(from, "zero_optimization.stage").value_or(0);
+  const auto said = whole(from, "zero_optimization.stage");
+  const bool is_asked = !said && is_settled_by_code(from);
+  if (is_asked) to.ask("parallelism.zero_stage", "DeepSpeed trains, and its file is not given");
+  const std::int64_t stage = said.value_or(amount_of(to.number("parallelism.zero_stage", 0)));
   if (stage < 0 || stage > 3)
     from.fail("zero_optimization.stage", std::to_string(stage) + " is no stage; use 0 to 3");
   auto bucket = whole(from, "zero_optimization.reduce_bucket_size");
@@ -209,7 +231,7 @@ void read_zero(Settings& from, JobDraft& to) {
   if (hidden > 0 && is_auto(from, "zero_optimization.stage3_param_persistence_threshold"))
     threshold = 10 * hidden;
   const auto part = whole(from, "zero_optimization.mics_shard_size");
-  to.set("parallelism.zero_stage", stage);
+  if (!is_asked) to.set("parallelism.zero_stage", stage);
   to.set("parallelism.reduce_gradients", stage >= 2 ? "each" : "last");
   to.set(
       "parallelism.reduce_bucket_bytes",
@@ -261,6 +283,44 @@ Rule zero_rule() {
           "buckets are elements of the type that gradients are sent in"};
 }
 
+// DeepSpeed's batches say how many processes there are where nothing else does: the batch of a step
+// is micro-batch x accumulation x replicas. Without accumulation, which DeepSpeed then computes,
+// one host has as many processes as divide it.
+void read_ranks(Settings& from, JobDraft& to) {
+  const auto all = count(from, "train_batch_size"),
+             rounds = count(from, "gradient_accumulation_steps"),
+             micro = count(from, "train_micro_batch_size_per_gpu");
+  const std::int64_t each = to.ranks().value_or(0);
+  if (!all || !micro || each == 0 || to.has("cluster.count") ||
+      to.has("cluster.processes_per_host"))
+    return;
+  const std::int64_t cut =
+      product({to.count("parallelism.tensor"), to.count("parallelism.context")});
+  const std::int64_t pieces = *all / product({*micro, rounds.value_or(1)});
+  if (pieces < 1 || *all % product({*micro, rounds.value_or(1)}) != 0) return;
+  std::int64_t ranks = product({pieces, cut});
+  if (!rounds) {
+    ranks = each;
+    while (ranks > 1 && (ranks % cut != 0 || pieces % (ranks / cut) != 0)) --ranks;
+  }
+  if (ranks == each || (ranks > each && ranks % each != 0)) return;
+  to.set(ranks > each ? "cluster.count" : "cluster.processes_per_host",
+         ranks > each ? ranks / each : ranks);
+  to.remark("train_batch_size " + std::to_string(*all) + ", " +
+            (rounds ? "gradient_accumulation_steps " + std::to_string(*rounds) + " and " : "") +
+            "train_micro_batch_size_per_gpu " + std::to_string(*micro) + ": " +
+            std::to_string(ranks) + (ranks == 1 ? " process trains" : " processes train") +
+            "; --set cluster.count and cluster.processes_per_host say otherwise");
+}
+
+Rule ranks_rule() {
+  return {{"cluster.count", "cluster.processes_per_host"},
+          {"train_batch_size", "gradient_accumulation_steps", "train_micro_batch_size_per_gpu"},
+          read_ranks,
+          nullptr,
+          "where no setting of a launcher says how many there are"};
+}
+
 void read_batch(Settings& from, JobDraft& to) {
   const std::int64_t data = replicas_of_draft(to);
   const auto rounds = count(from, "gradient_accumulation_steps");
@@ -270,6 +330,8 @@ void read_batch(Settings& from, JobDraft& to) {
   const auto micro = count(from, "train_micro_batch_size_per_gpu");
   if (micro) to.set("training.micro_batch", *micro);
   if (all) to.set("training.global_batch", *all);
+  if (is_auto(from, "train_micro_batch_size_per_gpu") && !all && !to.has("training.micro_batch"))
+    to.ask("training.micro_batch", "train_micro_batch_size_per_gpu is left to the program");
   if (all && !micro && data > 0 && !to.has("training.micro_batch")) {
     const std::int64_t once = product({data, rounds.value_or(1)});
     if (*all % once != 0)
@@ -425,10 +487,10 @@ Rule recompute_rule() {
 
 const Rules& deepspeed_rules() {
   static const Rules rules = {
-      cluster_sizes_rule(), trainer_model_rule(),     trainer_sequence_rule(), precision_rule(),
-      states_rule(),        loss_scale_rule(),        degrees_rule(),          zero_rule(),
-      batch_rule(),         optimizer_rule(),         trainer_steps_rule(),    scheduler_rule(),
-      recompute_rule(),     trainer_attention_rule(), trainer_adapter_rule(),
+      cluster_sizes_rule(), trainer_model_rule(), trainer_sequence_rule(),  precision_rule(),
+      states_rule(),        loss_scale_rule(),    degrees_rule(),           ranks_rule(),
+      zero_rule(),          batch_rule(),         optimizer_rule(),         trainer_steps_rule(),
+      scheduler_rule(),     recompute_rule(),     trainer_attention_rule(), trainer_adapter_rule(),
   };
   return rules;
 }

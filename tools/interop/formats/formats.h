@@ -11,11 +11,14 @@
 namespace meshwright::interop {
 
 // Read a nested file. Names are joined with dots, and a list is one value, as JSON. Values keep the
-// types that YAML and TOML give them: 8 is a number, "8" a string. Tags, anchors that refer to
+// types that YAML and TOML give them: 8 is a number, "8" a string. A word in
+// capitals where JSON has a value, as in templates ("stage": ZERO_STAGE), is a variable, which
+// `defines` may give a value. Tags, anchors that refer to
 // themselves, several documents and repeated keys are errors.
 Settings read_yaml(const std::string& text, const std::string& file);
 Settings read_toml(const std::string& text, const std::string& file);
-Settings read_json(const std::string& text, const std::string& file);
+Settings read_json(const std::string& text, const std::string& file,
+                   const std::map<std::string, std::string>& defines = {});
 
 // Read the program, or the notebook, that starts a training job of SageMaker
 // (python/read_python.cpp): the arguments of its estimator as a nested file. `defines` gives names

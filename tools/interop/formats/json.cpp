@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <iterator>
 #include <map>
@@ -6,6 +8,7 @@
 #include "models/core/fields.h"
 #include "tools/interop/formats/formats.h"
 #include "tools/interop/formats/text.h"
+#include "tools/interop/shell/syntax.h"
 
 namespace meshwright::interop {
 
@@ -101,10 +104,59 @@ void add_object(const json& object, const std::string& before, const std::string
   }
 }
 
+bool is_value_character(char c) {
+  return c != ',' && c != '}' && c != ']' && c != '{' && c != '[' && c != '"' && c != ':' &&
+         static_cast<unsigned char>(c) > ' ';
+}
+
+// Returns whether a word stands in a template for a value: CONFIG_MBSIZE, Group_SIZE. True and None
+// are Python's, and no JSON.
+bool is_placeholder(const std::string& word) {
+  const auto is_capital = [](char c) { return std::isupper(static_cast<unsigned char>(c)) != 0; };
+  return word.size() > 2 && is_capital(word[0]) &&
+         (is_capital(word[1]) || word.find('_') != std::string::npos) &&
+         std::ranges::all_of(word, is_shell_name_character);
+}
+
+// Returns a text of JSON whose placeholders have the values that `defines` gives them. Those
+// without a value become variables of that name: "$ZERO_STAGE".
+std::string with_variables(const std::string& text, const std::string& file,
+                           const std::map<std::string, std::string>& defines, bool& has_variables) {
+  std::string all;
+  for (std::size_t i = 0; i < text.size();) {
+    std::size_t end = i + 1;
+    if (text[i] == '"') {
+      while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
+      end = std::min(end + 1, text.size());
+    } else if (text.compare(i, 2, "$(") == 0) {  // a command that a script put in place of a value
+      int lines = 0;
+      end = end_of_brackets(text, i + 1, lines, file);
+    } else if (is_value_character(text[i])) {
+      while (end < text.size() && is_value_character(text[end])) ++end;
+    }
+    const std::string part = text.substr(i, end - i);
+    i = end;
+    if (part.starts_with("$(")) {
+      all += json(part).dump();
+    } else if (!is_placeholder(part)) {
+      all += part;
+    } else if (const auto given = defines.find(part); given != defines.end()) {
+      all += json::accept(given->second) ? given->second : json(given->second).dump();
+    } else {
+      all += "\"$" + part + "\"";
+      has_variables = true;
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
-Settings read_json(const std::string& text, const std::string& file) {
-  check_text(text, file);
+Settings read_json(const std::string& written, const std::string& file,
+                   const std::map<std::string, std::string>& defines) {
+  check_text(written, file);
+  bool has_variables = false;
+  const std::string text = with_variables(written, file, defines, has_variables);
   LinesOfNames names;
   const char* const end = text.data() + text.size();
   json::sax_parse(CountedCharacter(text.data(), &names.line), CountedCharacter(end, &names.line),
@@ -115,7 +167,7 @@ Settings read_json(const std::string& text, const std::string& file) {
   const json value = parse_json(text, file);
   if (!value.is_object())
     throw InputError(place_at(file, 1) + ": an object is needed ({\"name\": value, ...})");
-  Settings settings;
+  Settings settings("", has_variables);
   add_object(value, "", file, names, settings);
   return settings;
 }

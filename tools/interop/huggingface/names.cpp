@@ -2,6 +2,7 @@
 // alignment-handbook, trl) and the options of `accelerate launch` to those of accelerate's settings
 // file and of TrainingArguments.
 #include <algorithm>
+#include <cctype>
 
 #include "tools/interop/amounts.h"
 #include "tools/interop/huggingface/renaming.h"
@@ -15,9 +16,8 @@ namespace {
 
 // LLaMA-Factory 0.9 (hparams), trl 0.24 (SFTConfig), and scripts of alignment-handbook.
 constexpr TrainerName of_scripts[] = {
-    {"cutoff_len", "block_size"},
-    {"max_source_length", "block_size"},
-    {"max_seq_len", "max_seq_length"},
+    {"cutoff_len", "block_size"},         {"max_source_length", "block_size"},
+    {"bert_model", "model_name_or_path"}, {"max_seq_len", "max_seq_length"},
     {"sequence_length", "block_size"},
 };
 
@@ -126,6 +126,11 @@ void read_axolotl(Settings& settings) {
 
 void read_llama_factory(Settings& settings) {
   if (!settings.has("finetuning_type") && !settings.has("cutoff_len")) return;
+  if (!settings.has("finetuning_type") && settings.has("template")) {
+    settings.note(settings.where(*find_setting(settings, "cutoff_len")) +
+                  "finetuning_type is left out: lora, LLaMA-Factory's default");
+    imply_setting(settings, "finetuning_type", "lora", "cutoff_len");
+  }
   // It recomputes blocks unless it is told not to (model/model_utils/checkpointing.py).
   imply_setting(settings, "gradient_checkpointing",
                 !is_on(settings, "disable_gradient_checkpointing"),
@@ -170,6 +175,14 @@ void read_llama_factory(Settings& settings) {
     settings.remove("use_muon");
   }
   settings.remove("flash_attn");
+  if (is_on(settings, "fp8")) {
+    settings.remove("bf16");
+    imply_setting(settings, "mixed_precision", "fp8", "fp8");
+    rename_setting(settings, "fp8_backend", "fp8_config.fp8_backend");
+    rename_setting(settings, "fp8_enable_fsdp_float8_all_gather",
+                   "fp8_config.enable_fsdp_float8_all_gather");
+  }
+  settings.remove("fp8");
   if (is_on(settings, "pure_bf16")) imply_setting(settings, "bf16", true, "pure_bf16");
 }
 
@@ -212,27 +225,61 @@ void refuse_other_adapters(const Settings& settings) {
                   type->value.dump() + ": of weights in 4 bits, nf4 is built; use nf4");
 }
 
+// Returns the words of a program's name: "run", "dpo" and "py" of run_dpo.py.
+std::vector<std::string> words_of_program(const Settings& settings) {
+  const Setting* program = find_setting(settings, "program");
+  if (program == nullptr || !program->value.is_string()) return {};
+  std::string name = program->value;
+  name.erase(0, name.rfind('/') + 1);
+  std::vector<std::string> words = {""};
+  for (const char c : name) {
+    if (std::isalpha(static_cast<unsigned char>(c)) != 0)
+      words.back() += c;
+    else if (!words.back().empty())
+      words.emplace_back();
+  }
+  return words;
+}
+
+// Refuses programs that train otherwise than on the next token, by their names: their arguments are
+// those of one that does.
+void refuse_programs(const Settings& settings) {
+  constexpr std::string_view by_preferences[] = {
+      "dpo",  "dpov", "kto", "orpo", "cpo",  "bco",     "xpo",  "tpo",  "ppo",
+      "rloo", "prm",  "gkd", "nash", "rlhf", "rewards", "gspo", "grpo", "reward"};
+  constexpr std::string_view by_diffusion[] = {"dreambooth", "diffusion", "controlnet",
+                                               "inversion"};
+  for (const std::string& word : words_of_program(settings)) {
+    if (std::ranges::find(by_preferences, word) != std::end(by_preferences))
+      settings.fail("program", word + ": " + not_by_rewards);
+    if (std::ranges::find(by_diffusion, word) != std::end(by_diffusion))
+      settings.fail("program", word + ": diffusion is not built");
+  }
+}
+
 // Refuses training on another objective than the next token: it runs other models beside the one
 // that is trained, or another loss.
 void refuse_other_objectives(const Settings& settings) {
-  constexpr const char* preferences =
-      "training by preferences or rewards is not built; one model's step of it is a job of its own "
-      "(docs/job-file.md)";
   // axolotl's rl and reward_model, trl's arguments of DPO and its kin. trl's loss_type of training
   // on the next token is nll.
   for (const char* name : {"rl", "reward_model", "process_reward_model", "max_prompt_length",
-                           "pref_beta", "loss_type", "ref_model", "reward_funcs"})
+                           "pref_beta", "loss_type", "ref_model", "reward_funcs", "num_generations",
+                           "max_completion_length", "teacher_model_name_or_path", "tpo_alpha"})
     if (const Setting* found = find_setting(settings, name);
         found != nullptr && !is_off(found->value) && found->value != "nll")
-      settings.fail(name, preferences);
+      settings.fail(name, not_by_rewards);
   if (const Setting* stage = find_setting(settings, "stage");
       stage != nullptr && stage->value.is_string() && stage->value != "sft" && stage->value != "pt")
-    settings.fail("stage", stage->value.dump() + ": " + preferences);
+    settings.fail("stage", stage->value.dump() + ": " + not_by_rewards);
+  refuse_programs(settings);
+  for (const char* name : {"instance_data_dir", "validation_prompt", "center_crop"})
+    if (settings.has("pretrained_model_name_or_path") && settings.has(name))
+      settings.fail(name, "diffusion is not built");
   constexpr std::pair<std::string_view, const char*> sections[] = {
       {"qat.", "training that is aware of quantization is not built; take it out"},
       {"diffusion.", "diffusion is not built; take it out"},
       {"ebft.", "energy-based training is not built; take it out"},
-      {"trl.", preferences},
+      {"trl.", not_by_rewards},
       {"mos_config.", "is not built; take it out"},
   };
   for (const Setting& each : settings.all())
@@ -280,13 +327,14 @@ Settings with_trainer_names(Settings settings, const JobDraft& given) {
     settings.others_are_of_script();
   read_torchtune(settings);
   read_aws_fsdp(settings);
+  read_deepspeed_chat(settings);
   read_axolotl(settings);
   read_llama_factory(settings);
   for (const TrainerName& row : of_scripts) rename_setting(settings, row.other, row.name);
   if (!settings.has("zero_optimization.stage"))
     for (const TrainerName& row : of_launcher) rename_setting(settings, row.other, row.name);
   refuse_unsaid_rank(settings, given);
-  rename_setting(settings, "use_lora", "use_peft");
+  read_script_adapters(settings);
   rename_setting(settings, "q_lora", in_4_bits);
   read_fsdp_words(settings);
   if (is_on(settings, "accelerate.use-fsdp"))

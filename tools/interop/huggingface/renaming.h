@@ -14,6 +14,11 @@ struct TrainerName {
   std::string_view other, name;
 };
 
+// Why training by preferences or rewards is refused.
+inline constexpr const char* not_by_rewards =
+    "training by preferences or rewards is not built; one model's step of it is a job of its own "
+    "(docs/job-file.md)";
+
 const Setting* find_setting(const Settings& settings, std::string_view name);  // null if absent
 // Gives a setting another name. Messages keep the file's. A null value counts as absent.
 void rename_setting(Settings& settings, std::string_view other, std::string_view name);
@@ -31,5 +36,10 @@ void read_torchtune(Settings& settings);
 // Renames the arguments of AWS's examples of FSDP (awsome-distributed-training), if these are
 // theirs.
 void read_aws_fsdp(Settings& settings);
+// Renames the arguments by which scripts ask for adapters to those of trl.
+void read_script_adapters(Settings& settings);
+// Renames the arguments of DeepSpeed-Chat and of programs that take --zero_stage as it does. Throws
+// InputError for its steps that train by rewards.
+void read_deepspeed_chat(Settings& settings);
 
 }  // namespace meshwright::interop

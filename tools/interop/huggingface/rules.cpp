@@ -2,6 +2,7 @@
 
 #include "models/core/error.h"
 #include "tools/interop/amounts.h"
+#include "tools/interop/huggingface/renaming.h"
 #include "tools/interop/huggingface/trainer.h"
 
 namespace meshwright::interop {
@@ -209,7 +210,11 @@ void write_trainer_optimizer(const JobValues& from, Settings& to) {
 }
 
 void read_trainer_batch(Settings& from, JobDraft& to, std::int64_t data) {
-  const auto micro = from.count("per_device_train_batch_size");
+  auto micro = from.count("per_device_train_batch_size");
+  const Setting* own = find_setting(from, "train_micro_batch_size_per_gpu");
+  const bool is_elsewhere = own != nullptr && own->value != "auto";
+  if (!micro && has_trainer(from) && !is_elsewhere && !to.has("training.micro_batch"))
+    micro = 8;  // the Trainer's default
   const auto rounds = from.count("gradient_accumulation_steps");
   if (micro) to.set("training.micro_batch", *micro);
   const std::int64_t sequences = micro.value_or(to.count("training.micro_batch", 0));

@@ -171,6 +171,18 @@ std::int64_t read_window(Settings& from) {
   return sides[0];
 }
 
+// Returns whether tasks/main.py tunes a BERT: of its tasks those of GLUE and RACE. Throws
+// InputError for the others, which evaluate.
+bool is_task_of_bert(Settings& from) {
+  const auto task = from.word("task");
+  if (!task) return false;
+  for (const Setting& each : std::vector<Setting>(from.all()))
+    if (each.name == "task" && from.is_open(each)) return true;
+  for (const char* each : {"MNLI", "QQP", "RACE"})
+    if (*task == each) return true;
+  from.fail("task", "'" + *task + "' trains nothing; of the tasks, MNLI, QQP and RACE do");
+}
+
 // Reads a program that trains another model than a GPT. Returns true if it set the model.
 bool read_other_program(Settings& from, JobDraft& to) {
   std::string name;
@@ -202,7 +214,7 @@ bool read_other_program(Settings& from, JobDraft& to) {
                                ", which is not read from Megatron-LM's arguments; give its "
                                "config.json, or --set model=NAME (of the zoo, or the file that "
                                "`meshwright capture` writes)");
-  if (name.find("bert") == std::string::npos) return false;
+  if (name.find("bert") == std::string::npos && !is_task_of_bert(from)) return false;
   from.read("program");
   const Sizes s = read_sizes(from, false);
   json model = sized_config("bert", s, true);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "tools/interop/amounts.h"
 #include "tools/interop/megatron/megatron.h"
 #include "tools/interop/other_steps.h"
 
@@ -64,6 +65,23 @@ void add_defaults_of_deepspeed(Settings& settings) {
   }
 }
 
+// Multiplies both batches of a task whose samples are several sequences: each question of RACE has
+// four answers (Megatron-LM, tasks/race/data.py).
+void count_answers(Settings& settings) {
+  const std::vector<Setting> all = settings.all();
+  if (std::ranges::none_of(
+          all, [](const Setting& each) { return each.name == "task" && each.value == "RACE"; }))
+    return;
+  for (const Setting& each : all) {
+    if (each.name != "micro-batch-size" && each.name != "global-batch-size") continue;
+    const auto samples = settings.whole(each.name);
+    if (!samples) continue;
+    settings.add(each.name, product({4, *samples}), each.place);
+    settings.note(settings.where(each) + "each of RACE's " + std::to_string(*samples) +
+                  " questions is four sequences");
+  }
+}
+
 bool is_true(const Settings& settings, std::string_view name) {
   for (const Setting& each : settings.all())
     if (each.name == name) return each.value == true || each.value == "true";
@@ -88,6 +106,7 @@ Settings with_names_of_today(Settings settings, const JobDraft&) {
         settings.show_as("group-query-attention", spelling);
       }
     }
+  count_answers(settings);
   // A file of DeepSpeed says the precision too.
   for (const char* precision : {"bf16", "fp16"})
     if (is_true(settings, precision + std::string(".enabled")) && !settings.has("bf16") &&

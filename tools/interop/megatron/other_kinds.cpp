@@ -20,6 +20,8 @@ void refuse_other_kinds(Settings& from) {
       {"modelopt-enabled", optimized},
       {"export-kd-cfg", optimized},
       {"flextron", optimized},
+      {"ds-sequence-parallel-fpdt",
+       "chunks of sequences that go through the host are not built; take it out"},
       {"random-ltd", "every layer computes all tokens here; take it out"},
       {"retro-add-retriever", "retrieval is not built; take it out"},
       {"heterogeneous-layers-config-path", "layers are equal here; take it out"},

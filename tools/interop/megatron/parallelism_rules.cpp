@@ -160,7 +160,7 @@ Rule expert_tensor_rule() {
           [](Settings& from, JobDraft& to) {
             const std::int64_t tensor = to.count("parallelism.tensor");
             const std::int64_t given = from.whole("expert-tensor-parallel-size").value_or(tensor);
-            if (from.whole("num-experts").value_or(0) > 0 && tensor > 1)
+            if (from.whole("num-experts").value_or(0) > 1 && tensor > 1)
               to.set("parallelism.expert_tensor", given);
           },
           [](const JobValues& from, Settings& to) {

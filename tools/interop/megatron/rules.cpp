@@ -7,6 +7,7 @@
 #include "models/core/error.h"
 #include "tools/interop/amounts.h"
 #include "tools/interop/launch/cluster_rule.h"
+#include "tools/interop/megatron/llama_factory.h"
 #include "tools/interop/megatron/megatron.h"
 
 namespace meshwright::interop {
@@ -392,6 +393,7 @@ const Rules& megatron_rules() {
   static const Rules rules = [] {
     Rules all = {
         cluster_sizes_rule(),
+        named_model_rule(),
         megatron_model_rule(),
         whole_rule("training.global_batch", "global-batch-size"),
         whole_rule("training.micro_batch", "micro-batch-size"),
@@ -403,6 +405,8 @@ const Rules& megatron_rules() {
     const Rules degrees = megatron_parallelism_rules();
     all.insert(all.end(), degrees.begin(), degrees.end());
     const Rules others = {
+        accumulation_rule(),
+        adapters_rule(),
         recompute_rule(),
         attention_rule(),
         optimizer_rule(),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/core/error.h"
+#include "tools/interop/megatron/llama_factory.h"
 
 namespace meshwright::interop {
 
@@ -141,6 +142,7 @@ void refuse_other_tasks(const Settings& settings) {
 Settings with_arguments_of_yaml(Settings settings, const std::string& file,
                                 const std::map<std::string, std::string>& defines) {
   if (has_section(settings, arguments_section)) return recipe_arguments(settings, defines);
+  if (is_llama_factory_on_megatron(settings)) return llama_factory_arguments(settings);
   const bool is_experiment = has_section(settings, "experiment.");
   if (is_experiment) refuse_other_tasks(settings);
   if (has_section(settings, "system.") &&

@@ -2,6 +2,7 @@
 // of what starts it.
 #include <algorithm>
 #include <cctype>
+#include <span>
 #include <vector>
 
 #include "models/core/error.h"
@@ -39,6 +40,26 @@ constexpr std::string_view helpers[] = {"preprocess", "prepare", "download", "co
 bool is_option(const std::string& word) {
   return word.size() > 2 && word.starts_with("--") &&
          std::isalpha(static_cast<unsigned char>(word[2])) != 0;
+}
+
+// Returns whether a word is an option of one letter: -m. A negative number is none.
+bool is_short_option(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' &&
+         std::isalpha(static_cast<unsigned char>(word[1])) != 0;
+}
+
+bool has_part(const std::string& program, std::span<const std::string_view> parts) {
+  return std::ranges::any_of(
+      parts, [&](std::string_view part) { return program.find(part) != std::string::npos; });
+}
+
+// Returns whether a program surely trains nothing, by its name: evaluate.py, but not
+// train_and_evaluate.py.
+bool never_trains(const std::string& program) {
+  constexpr std::string_view training[] = {"train", "tun", "sft"};
+  constexpr std::string_view others[] = {"preprocess", "prepare", "download", "convert", "tokeniz",
+                                         "eval",       "generat", "infer",    "server",  "predict"};
+  return has_part(program, others) && !has_part(program, training);
 }
 
 // Returns whether a word is a redirection or a pipe, which a variable brought into a command.
@@ -89,6 +110,10 @@ class ArgumentReader {
     if (starts.empty()) return false;
     const Start& chosen = choose(starts);
     if (chosen.score == 0) return false;
+    if (never_trains(program_of(chosen.word().text))) {
+      helper_ = place(chosen.word()) + ": " + chosen.word().text;
+      return false;
+    }
     take(chosen);
     for (const Start& each : starts) {
       if (&each == &chosen || each.score < 2 || each.command->is_repeated) continue;
@@ -102,6 +127,9 @@ class ArgumentReader {
     }
     return true;
   }
+
+  // The program that is started alone, if it surely trains nothing, with its place.
+  const std::string& helper() const { return helper_; }
 
   // Reads the arguments of a file that starts nothing.
   void read_all() {
@@ -143,10 +171,10 @@ class ArgumentReader {
 
   Start scored(Start start) const {
     const std::vector<ShellWord>& words = start.command->words;
-    if (start.begin == words.size()) return start;
-    start.score = 1;
     for (std::size_t i = 0; i < start.program; ++i)
       if (starter_of(words[i].text) != nullptr) start.score = 2;
+    if (start.begin == words.size()) return start;
+    start.score = std::max(start.score, 1);
     for (std::size_t i = start.begin; i < words.size(); ++i) {
       std::string name = words[i].text.substr(0, words[i].text.find('='));
       if (is_override(words[i].text))
@@ -155,9 +183,8 @@ class ArgumentReader {
         name = plain_name(name.substr(2));
       if (std::ranges::find(trainers, name) != std::end(trainers)) start.score = 3;
     }
-    const std::string program = program_of(words[start.program].text);
-    for (const std::string_view helper : helpers)
-      if (program.find(helper) != std::string::npos) start.score = std::min(start.score, 1);
+    if (has_part(program_of(words[start.program].text), helpers))
+      start.score = std::min(start.score, 1);
     return start;
   }
 
@@ -212,6 +239,10 @@ class ArgumentReader {
                     place(*torchrun));
       settings_.show_as("torchrun.nproc-per-node", "torchrun without --nproc-per-node");
     }
+    for (const ShellWord& each : before)
+      if (const RankStarter* starter = starter_of(each.text);
+          starter != nullptr && (starter->key == "deepspeed" || starter->key == "accelerate"))
+        settings_.is_started_by(std::string(starter->key));
     const ShellWord& first = words[0];
     const bool is_known = std::ranges::any_of(
         before, [](const ShellWord& each) { return starter_of(each.text) != nullptr; });
@@ -241,6 +272,17 @@ class ArgumentReader {
         take_override(words[i++]);
         continue;
       }
+      if (is_short_option(text) && !is_option(text)) {
+        const ShellWord& option = words[i++];
+        std::string all = option.text;
+        for (; i < end && !is_short_option(words[i].text) && !is_option(words[i].text); ++i) {
+          all += " " + words[i].text;
+          take_plain(words[i]);
+        }
+        settings_.note(place(option) + ": " + all +
+                       ": an option of one letter, of the program itself, is not read");
+        continue;
+      }
       if (!is_option(text)) {
         take_plain(words[i++]);
         continue;
@@ -254,6 +296,7 @@ class ArgumentReader {
       }
       const bool has_value = !values.empty();
       for (++i; i < end && !has_value && !is_option(words[i].text); ++i) {
+        if (is_short_option(words[i].text)) break;
         if (is_override(words[i].text) && words[i].text.find('.') < words[i].text.find('=')) break;
         values.push_back(words[i].text);
       }
@@ -286,6 +329,7 @@ class ArgumentReader {
 
   const ShellOutcome& outcome_;
   Settings& settings_;
+  std::string helper_;
   int overrides_ = 0;
 };
 
@@ -295,7 +339,7 @@ bool is_text(const json& value) {
   return valid_utf8(text) == text.size();
 }
 
-Settings settings_of(const ShellOutcome& outcome, bool& has_start) {
+Settings settings_of(const ShellOutcome& outcome, bool& has_start, std::string& helper) {
   Settings settings("--");
   ArgumentReader reader(outcome, settings);
   for (const StarterSetting& each : outcome.queue) reader.add_starter(each);
@@ -304,6 +348,7 @@ Settings settings_of(const ShellOutcome& outcome, bool& has_start) {
         "env." + each.name, each.value,
         outcome.files[static_cast<std::size_t>(each.file)] + ":" + std::to_string(each.line));
   has_start = reader.read();
+  helper = reader.helper();
   if (!has_start) reader.read_all();
   return settings;
 }
@@ -321,14 +366,20 @@ ReadScript read_script(const std::string& text, const std::string& file,
       text.starts_with(byte_order_mark) ? text.substr(byte_order_mark.size()) : text;
   bool has_start = false;
   ShellOutcome outcome = walk_shell(script, file, sources);
-  Settings settings = settings_of(outcome, has_start);
+  std::string helper;
+  Settings settings = settings_of(outcome, has_start, helper);
   if (!has_start) {
     // The start may be in a branch that a variable decides which is not given.
     ShellOutcome all = walk_shell(script, file, sources, true);
-    Settings others = settings_of(all, has_start);
+    Settings others = settings_of(all, has_start, helper);
     if (has_start) {
       settings = std::move(others);
       outcome = std::move(all);
+    } else if (!helper.empty()) {
+      throw InputError(
+          helper +
+          " evaluates, generates or prepares, and nothing that trains is started; give "
+          "the start of one that trains");
     }
   }
   for (const Setting& each : settings.all())

@@ -39,6 +39,8 @@ std::optional<std::string> sequence(const std::vector<ShellWord>& words) {
 std::optional<std::string> printed_by(const std::string& command, int line,
                                       ShellVariables& variables) {
   const ShellScript script = parse_shell(command, variables.file(), line);
+  // `# text` between arguments is a comment, and prints nothing.
+  if (script.block.empty() && !script.comments.empty()) return "";
   if (script.block.empty() || script.block.size() > 2) return std::nullopt;
   for (const ShellNode& node : script.block)
     if (node.kind != ShellNode::Kind::command || node.words.empty() || node.is_negated)
