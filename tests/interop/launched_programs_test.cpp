@@ -360,6 +360,7 @@ TEST_CASE("LLaMA-Factory's fp8 is the precision, not bf16 beside it", "[interop]
                            .job["training"];
   CHECK(sharded["precision"] == "fp8");
   CHECK(sharded["fp8_recipe"] == "tensorwise");
+  CHECK(sharded["fp8_gathers"] == true);
   const json zero = imported_of("run.yaml", file + "deepspeed: ds.json\n", {},
                                 {{"ds.json", R"({"train_micro_batch_size_per_gpu": "auto",
                                                  "bf16": {"enabled": "auto"},

@@ -82,6 +82,11 @@ void read_precision(Settings& from, JobDraft& to) {
   if (word != "no" && word != "fp16" && word != "bf16" && word != "fp8")
     from.fail("mixed_precision", "unknown word '" + word + "'; known: no, fp16, bf16 and fp8");
   const bool as_loaded = trains_as_loaded(from, word);
+  const bool is_said = from.has("mixed_precision") || from.has("bf16") || from.has("fp16") || tf32;
+  if (!is_said && !as_loaded && from.has("program"))
+    to.remark(
+        "no setting says the precision: fp32, the default of accelerate and of the Trainer; trl's "
+        "of today is bf16; --set training.precision=bf16 says it");
   const std::string precision = as_loaded ? "bf16" : word != "no" ? word : tf32 ? "tf32" : "fp32";
   const std::string kind = kind_of(from);
   if (as_loaded) {
@@ -94,6 +99,8 @@ void read_precision(Settings& from, JobDraft& to) {
         in_capitals(from.word("fp8_config.fp8_backend")
                         .value_or(from.word("fp8_config.backend").value_or("AO")));
     to.set("training.fp8_recipe", backend == "TE" ? "delayed" : "tensorwise");
+    if (from.flag("fp8_config.enable_fsdp_float8_all_gather").value_or(false) && kind == "FSDP")
+      to.set("training.fp8_gathers", true);
   }
   const bool is_sent_in_16_bits = word != "no" && (kind == "FSDP" || kind == "DEEPSPEED");
   to.set("training.gradient_reduce_precision", as_loaded             ? "bf16"
@@ -112,10 +119,11 @@ void read_precision(Settings& from, JobDraft& to) {
 
 Rule precision_rule() {
   return {
-      {"training.precision", "training.fp8_recipe", "training.gradient_reduce_precision",
-       "training.loss_scale", "training.fuse_gradient_accumulation", "training.cuda_graph"},
+      {"training.precision", "training.fp8_recipe", "training.fp8_gathers",
+       "training.gradient_reduce_precision", "training.loss_scale",
+       "training.fuse_gradient_accumulation", "training.cuda_graph"},
       {"mixed_precision", "bf16", "fp16", "tf32", "torch_dtype", "dtype", "fp8_config.fp8_backend",
-       "fp8_config.backend"},
+       "fp8_config.backend", "fp8_config.enable_fsdp_float8_all_gather"},
       read_precision,
       [](const JobValues& from, Settings& to) {
         const Precision precision = from.plan.training.precision;
