@@ -205,12 +205,14 @@ TEST_CASE("the batch of DeepSpeed's file counts where a script has one of its ow
 }
 
 TEST_CASE("the Trainer's batch is 8 where no argument says it", "[interop]") {
-  const json job = imported_of("run.sh",
-                               "accelerate launch --num_processes 4 sft.py --model_name_or_path "
-                               "gpt2 --max_length 512 --output_dir out --bf16\n")
-                       .job;
+  const Imported imported =
+      imported_of("run.sh",
+                  "accelerate launch --num_processes 4 sft.py --model_name_or_path "
+                  "gpt2 --max_length 512 --output_dir out --bf16\n");
+  const json& job = imported.job;
   CHECK(job["training"]["micro_batch"] == 8);
   CHECK(job["training"]["global_batch"] == 32);
+  CHECK(says(imported, "gradient_checkpointing is not said"));
 }
 
 TEST_CASE("programs that evaluate are refused by their kind", "[interop]") {

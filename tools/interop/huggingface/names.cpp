@@ -320,6 +320,17 @@ void note_missing_strategy(Settings& settings) {
         "accelerate's settings file says otherwise, give it to --from too");
 }
 
+// trl's own scripts have defaults of their own beside the Trainer's (SFTConfig of trl 0.24).
+void note_defaults_of_trl(Settings& settings) {
+  const std::vector<std::string> words = words_of_program(settings);
+  if (std::ranges::find(words, "sft") == words.end() || settings.has("gradient_checkpointing") ||
+      settings.has("disable_gradient_checkpointing"))
+    return;
+  settings.note(
+      "gradient_checkpointing is not said: blocks are not recomputed, the Trainer's default; trl's "
+      "of today is on, which --set training.recompute=full says");
+}
+
 }  // namespace
 
 Settings with_trainer_names(Settings settings, const JobDraft& given) {
@@ -348,6 +359,7 @@ Settings with_trainer_names(Settings settings, const JobDraft& given) {
   read_attention_word(settings);
   check_other_steps(settings);
   note_missing_strategy(settings);
+  note_defaults_of_trl(settings);
   const auto remove_if_off = [&](const char* name) {
     const Setting* found = find_setting(settings, name);
     if (found != nullptr && is_off(found->value)) settings.remove(name);
