@@ -54,17 +54,23 @@ struct ArchitectureInfo {
   std::string_view embedding_projection = "";  // from the tables' width to the hidden size
   std::string_view block = "";         // "transformer.h"; a block's path is `transformer.h.<i>`
   std::string_view shared_block = "";  // all blocks use the parameters of this block
-  // Names the single matrix in which queries, keys and values are published, in this order. With
-  // `published_by_groups`, it has this order within each group of heads that share a key.
+  // Name of the single matrix in which queries, keys and values are published, in this order. With
+  // `published_by_groups`, it has this order within each group of heads that share a key. With
+  // `published_qvk_groups`, which is above 0 for CodeGen only, the matrix has this many groups of
+  // heads, each in the order of queries, values and keys.
   std::string_view published_qkv = "";
   bool published_by_groups = false;
+  int published_qvk_groups = 0;
   std::string_view q_norm = "", k_norm = "";
   std::string_view gated_mlp_in = "";       // mlp.in of a gated MLP, if it has another name
   std::string_view published_gate_in = "";  // the one matrix that holds mlp.gate and mlp.in
   std::string_view relative_bias = "";      // table of a stack; it belongs to the first block
   std::string_view router = "";             // experts: the names in `mlp` have `*` for a number
-  std::string_view router_bias = "";        // a parameter's name, after the router's
-  std::string_view shared_experts = "";     // path of the MLP for all tokens
+  // Name of the bias for the choice of experts: after the router's, or of a block if it has a dot.
+  std::string_view router_bias = "";
+  std::string_view shared_experts = "";  // path of the MLP for all tokens
+  // Names inside shared_experts if its gate and its first matrix are published as one.
+  std::string_view shared_gate_in = "", shared_out = "";
   std::string_view shared_gate = "";
   // Names the one tensor in which the experts' first matrices are published: for each expert, the
   // gate and the matrix (mlp.in) whose output the gate multiplies.

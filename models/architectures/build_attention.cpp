@@ -50,7 +50,11 @@ int GraphBuilder::project(int x, const std::string& path, int heads) {
 
 std::optional<PublishedPart> GraphBuilder::part_of_qkv(int which) const {
   if (names_.published_qkv.empty()) return {};
-  const std::int64_t groups = names_.published_by_groups ? m_.kv_heads : 1;
+  std::int64_t groups = names_.published_by_groups ? m_.kv_heads : 1;
+  if (names_.published_qvk_groups > 0) {
+    groups = names_.published_qvk_groups;
+    if (which > 0) which = 3 - which;
+  }
   const std::int64_t kv = m_.kv_heads / groups * m_.head_dim;
   const std::int64_t q = m_.heads / groups * m_.head_dim;
   return PublishedPart{in_block(names_.published_qkv), groups, q + 2 * kv,
@@ -68,20 +72,23 @@ int GraphBuilder::project_part(int x, std::string_view name, int which) {
 }
 
 int GraphBuilder::head_norm(int x, std::string_view name) {
-  if (m_.query_key_norm == QueryKeyNorm::none || m_.query_key_norm == QueryKeyNorm::turned)
-    return x;
+  const bool of_heads = m_.query_key_norm == QueryKeyNorm::heads;
+  if (!of_heads && m_.query_key_norm != QueryKeyNorm::rows) return x;
   const std::string path = in_block(name);
   const std::int64_t width = graph_.tensor(x).type.shape[1];
-  if (m_.query_key_norm == QueryKeyNorm::heads)
+  if (of_heads)
     return apply(Op::head_norm, path, {x, norm_weight(path, m_.head_dim)}, norm_attributes());
   return apply(Op::rms_norm, path, {x, norm_weight(path, width, {0, {width}})}, norm_attributes());
 }
 
 int GraphBuilder::turned_norm(int x, std::string_view name) {
+  const std::string path = in_block(name);
+  if (m_.query_key_norm == QueryKeyNorm::heads_turned)
+    return apply(Op::head_norm, path, {x, norm_weight(path, m_.head_dim)}, norm_attributes());
   if (m_.query_key_norm != QueryKeyNorm::turned || !turns_) return x;
   Attributes a = norm_attributes();
   a.head_dim = m_.head_dim;
-  return apply(Op::head_norm, in_block(name), {x}, a);
+  return apply(Op::head_norm, path, {x}, a);
 }
 
 // In sequences shorter than temperature_floor, the factor is 1 everywhere.
@@ -213,7 +220,9 @@ int GraphBuilder::attention(const TensorIds& qkv, const std::string& path,
   a.relative_distance = m_.relative_distance;
   a.scaled_scores = names_.scaled_scores;
   a.score_width = m_.score_width;
-  a.score_factor = m_.score_factor;
+  // Blocks with a window and a rotary base of their own have no YaRN, and so no temperature of it.
+  const bool without_yarn = m_.rotary_yarn && window_ > 0 && m_.local_rotary_base > 0;
+  a.score_factor = without_yarn ? 1 : m_.score_factor;
   a.value_dim = m_.kv_lora_rank > 0 ? m_.v_head_dim : 0;
   a.score_cap = m_.score_cap;
   a.window = causal ? window_ : 0;

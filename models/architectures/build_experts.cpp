@@ -129,7 +129,9 @@ int GraphBuilder::experts(int x) {
 
 int GraphBuilder::choice_bias() {
   Parameter p;
-  p.name = in_block(names_.router) + "." + std::string(names_.router_bias);
+  p.name = names_.router_bias.find('.') != std::string_view::npos
+               ? in_block(names_.router_bias)
+               : in_block(names_.router) + "." + std::string(names_.router_bias);
   p.global_shape = p.padded_shape = p.shape = {m_.experts};
   p.dtype = dtype_;
   p.initial = Initial::zeros;
@@ -138,17 +140,23 @@ int GraphBuilder::choice_bias() {
 }
 
 int GraphBuilder::gated_mlp(int x, const std::string& path, std::int64_t width) {
-  const auto project = [&](int from, const char* name, std::int64_t in, std::int64_t out) {
-    return linear(from, {.path = path + "." + name,
-                         .in = in,
-                         .out = out,
-                         .bias = m_.biases,
-                         .residual = out == m_.hidden});
+  const bool in_one = !names_.shared_gate_in.empty();
+  const std::string last(in_one ? names_.shared_out : "down_proj");
+  const auto widened = [&](const char* name, std::int64_t first) {
+    Matrix matrix{.path = path + "." + name, .in = m_.hidden, .out = width, .bias = m_.biases};
+    if (in_one)
+      matrix.part =
+          PublishedPart{path + "." + std::string(names_.shared_gate_in), 1, 2 * width, first};
+    return linear(x, matrix);
   };
-  const int gate = project(x, "gate_proj", m_.hidden, width);
-  const int up = project(x, "up_proj", m_.hidden, width);
+  const int gate = widened("gate_proj", 0);
+  const int up = widened("up_proj", width);
   const int y = apply(Op::swiglu, path, {gate, up}, attributes());
-  return project(y, "down_proj", width, m_.hidden);
+  return linear(y, {.path = path + "." + last,
+                    .in = width,
+                    .out = m_.hidden,
+                    .bias = m_.biases,
+                    .residual = true});
 }
 
 }  // namespace meshwright::architectures

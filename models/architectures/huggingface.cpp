@@ -8,6 +8,7 @@
 #include "models/architectures/huggingface_config.h"
 #include "models/architectures/huggingface_head.h"
 #include "models/architectures/huggingface_rotary.h"
+#include "models/architectures/unbuilt_types.h"
 #include "models/core/error.h"
 #include "models/core/json.h"
 #include "models/core/names_in.h"
@@ -53,26 +54,22 @@ void check_given(Fields& fields, const ConfigFile& file) {
     fields.fail(file.sizes.kv_heads, "missing; it is required (an integer)");
 }
 
-// Names a model type that needs an operation that meshwright does not have.
-struct Lacking {
-  std::string_view model_type, what;
-};
-constexpr Lacking lacking[] = {
-    {"cohere2", "blocks without rotary positions among those with windows"},
-};
-
-// Names a model type that is read as another one, because its config.json has the same keys with
-// the same meaning.
+// A model type that is built as another one: its config.json has the same keys with the same
+// meaning.
 struct SameAs {
   std::string_view model_type, as;
 };
 constexpr SameAs same_as[] = {
-    {"kimi_k2", "deepseek_v3"},         {"ministral", "mistral"},   {"qwen3_vl_text", "qwen3"},
-    {"qwen3_vl_moe_text", "qwen3_moe"}, {"qwen2_vl_text", "qwen2"}, {"qwen2_5_vl_text", "qwen2"},
+    {"kimi_k2", "deepseek_v3"},         {"ministral", "mistral"},      {"qwen3_vl_text", "qwen3"},
+    {"qwen3_vl_moe_text", "qwen3_moe"}, {"qwen2_vl_text", "qwen2"},    {"qwen2_5_vl_text", "qwen2"},
+    {"sarvam_moe", "glm4_moe"},         {"sarvam_mla", "deepseek_v3"}, {"emu3_text_model", "llama"},
 };
 
-// Returns the part for texts of a model that also reads images, sounds or films. Returns `fields`
-// itself for other models, and for models that have a reader of their own.
+constexpr std::string_view road =
+    "`meshwright capture` makes a model of its PyTorch code (docs/own-model.md)";
+
+// Returns the part for texts of a model that also reads images, sounds or films, or `fields` itself
+// if it is no such model, or one that has its own reader.
 Fields language_part_of(Fields fields, const std::vector<std::string>& known) {
   const auto type = fields.required<std::string>("model_type");
   if (std::ranges::find(known, type) != known.end() || !is_given(fields, "text_config"))
@@ -90,11 +87,17 @@ ModelType model_type_of(Fields& fields) {
     if (word == row.model_type)
       return *std::ranges::find_if(types,
                                    [&](const ModelType& each) { return each.name == row.as; });
-  for (const Lacking& row : lacking)
+  for (const UnbuiltType& row : unbuilt_types)
     if (word == row.model_type)
-      fields.fail("model_type", "'" + word + "' needs " + std::string(row.what) +
-                                    ", which meshwright lacks; known: " + list_of(known, "and"));
-  return types[choose(fields, "model_type", "model_type", word, known)];
+      fields.fail("model_type", "'" + word + "' needs " + std::string(row.lacks) +
+                                    ", which meshwright lacks; " + std::string(road));
+  const auto found = std::ranges::find(types, word, &ModelType::name);
+  if (found != types.end()) return *found;
+  const std::string near = nearest(word, known);
+  fields.fail("model_type", "unknown model_type '" + word + "'" +
+                                (near.empty() ? "" : ", did you mean '" + near + "'?") + "; " +
+                                std::string(road) +
+                                "; docs/models.md lists the model types that are built");
 }
 
 // Returns `text_config`, the part for texts of a model that also reads images. Throws InputError if

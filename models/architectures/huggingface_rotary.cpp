@@ -126,12 +126,14 @@ void read_rotary(Fields& fields, Model& model) {
   model.rotary_dim = static_cast<int>(share * model.head_dim);
   if (const std::string_view key = info(model.architecture).config.rotary_width; !key.empty()) {
     width_key = key;
-    if (!fields.has(width_key))
-      model.rotary_dim = 64;
-    else if (!is_given(fields, width_key))
+    if (!fields.has(width_key)) {
+      constexpr int usual = 64;  // GPT-J's
+      if (share < 1 && share == info(model.architecture).rotary_share) model.rotary_dim = usual;
+    } else if (!is_given(fields, width_key)) {
       model.rotary_dim = model.head_dim;
-    else
+    } else {
       model.rotary_dim = fields.required<int>(width_key);
+    }
   }
   if (model.rotary_dim < 2 || model.rotary_dim % 2 != 0 || model.rotary_dim > model.head_dim)
     fields.fail(width_key, "rotating " + std::to_string(model.rotary_dim) + " of a head's " +

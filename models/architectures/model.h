@@ -44,10 +44,10 @@ std::string_view name_of(Architecture architecture);  // the model_type of confi
 // end of an answer. label: the class of an image or of a text (files call it `classification`).
 enum class Head : std::uint8_t { lm, mlm, qa, label };
 
-// Names the norm of queries and keys. Before the rotation, an RMSNorm normalizes all heads together
-// (`rows`) or each head (`heads`). `turned` normalizes each head after the rotation and without
-// weights, in blocks that have a rotation.
-enum class QueryKeyNorm : std::uint8_t { none, rows, heads, turned };
+// The norm of queries and keys. Before the rotation, an RMSNorm normalizes all heads together
+// (`rows`) or each head (`heads`). After the rotation, `heads_turned` normalizes each head, and
+// `turned` does it without weights, in blocks that have a rotation.
+enum class QueryKeyNorm : std::uint8_t { none, rows, heads, turned, heads_turned };
 
 constexpr int most_classes = 1 << 16;  // two bytes of an image's record (exec/data/images.h)
 

@@ -83,7 +83,7 @@ json written(Head head) {
   return names[static_cast<std::size_t>(head)];
 }
 json written(QueryKeyNorm norm) {
-  constexpr const char* names[] = {"none", "rows", "heads", "turned"};
+  constexpr const char* names[] = {"none", "rows", "heads", "turned", "heads_turned"};
   return names[static_cast<std::size_t>(norm)];
 }
 

@@ -1,7 +1,17 @@
-// Cohere's Command R has one norm for both branches of a block, and scaled logits.
+// Cohere's Command R has one norm for both branches of a block, and scaled logits. Command R7B and
+// Command A (cohere2) have windows, and rotary positions in blocks with a window only.
 #include "models/architectures/families/like_llama.h"
 
 namespace meshwright::architectures::families {
+
+namespace {
+
+void read_cohere2_windows(Fields& fields, Model& model) {
+  read_windows_in_turn(fields, 4, 3, 4096, model);
+  turn_only_in_windows(model);
+}
+
+}  // namespace
 
 constexpr ArchitectureInfo cohere = [] {
   ArchitectureInfo row = like_llama("cohere");
@@ -18,6 +28,15 @@ constexpr ArchitectureInfo cohere = [] {
       .early_keys = {unusual_head_dim},
       .keys = {attention_bias,
                {.key = "logit_scale", .positive = &Model::logit_scale, .usual = 0.0625}}};
+  return row;
+}();
+
+constexpr ArchitectureInfo cohere2 = [] {
+  ArchitectureInfo row = cohere;
+  row.name = "cohere2";
+  row.config.classes.generator = "Cohere2ForCausalLM";
+  row.config.no_yarn = "beside blocks without rotary positions is not built; use llama3";
+  row.config.keys[2] = {.read = read_cohere2_windows, .write = write_windows_in_turn};
   return row;
 }();
 

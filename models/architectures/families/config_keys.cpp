@@ -1,5 +1,6 @@
 #include "models/architectures/families/config_keys.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "models/core/json.h"
@@ -144,6 +145,101 @@ void check_layer_types(Fields& fields, Model& model) {
 
 void write_layer_types(const Model& model, json& config) {
   write_block_kinds(model, kind_by_window, config);
+}
+
+void read_windows_in_turn(Fields& fields, int usual_period, int usual_place, int usual_window,
+                          Model& model) {
+  const std::string_view key = "layer_types", pattern = "sliding_window_pattern";
+  model.local_period = usual_period;
+  model.global_place = usual_place;
+  if (is_given(fields, pattern)) {
+    const bool is_word = fields.raw(pattern).is_string();
+    const auto word = is_word ? fields.required<std::string>(pattern) : std::string();
+    model.local_period = is_word ? static_cast<int>(word.size()) : number(fields, pattern, 1, 1);
+    model.global_place = is_word ? static_cast<int>(word.find('G')) : model.local_period - 1;
+    if (is_word && (word.empty() || std::ranges::count(word, 'G') != 1))
+      fields.fail(pattern, "'" + word + "': one block without a window (G) in turn is built");
+  }
+  bool any_window = true;
+  if (is_given(fields, key)) {
+    const auto types = fields.required<std::vector<std::string>>(key);
+    check_names_each(fields, key, types.size(), model);
+    const auto is_full = [](const std::string& type) { return type == "full_attention"; };
+    const auto first = std::ranges::find_if(types, is_full);
+    any_window = !std::ranges::all_of(types, is_full);
+    if (first != types.end()) {
+      const auto second = std::find_if(first + 1, types.end(), is_full);
+      const bool is_only_one = second == types.end();
+      model.local_period = static_cast<int>(is_only_one ? model.layers : second - first);
+      model.global_place = static_cast<int>(first - types.begin()) % model.local_period;
+    } else {
+      model.local_period = 1;
+      model.global_place = -1;
+    }
+  }
+  const std::string_view width = "sliding_window";
+  if (fields.has(width) && !is_given(fields, width)) any_window = false;
+  model.local_window = any_window ? number(fields, width, usual_window, 1) : 0;
+  check_layer_types(fields, model);
+}
+
+void write_windows_in_turn(const Model& model, json& config) {
+  write_window(model, config);
+  write_layer_types(model, config);
+}
+
+void read_blocks_without_rotary(Fields& fields, Model& model) {
+  const std::string_view key = "no_rope_layers";
+  const int interval = number(fields, "no_rope_layer_interval", 4, 1);
+  std::vector<int> with;
+  if (is_given(fields, key)) with = fields.required<std::vector<int>>(key);
+  if (!with.empty()) check_names_each(fields, key, with.size(), model);
+  for (int block = 0; block < model.layers; ++block)
+    if (with.empty() ? (block + 1) % interval == 0 : with[block] == 0)
+      model.unrotated_blocks.push_back(block);
+}
+
+void write_blocks_without_rotary(const Model& model, json& config) {
+  json& with = config["no_rope_layers"] = json::array();
+  for (int block = 0; block < model.layers; ++block)
+    with.push_back(model.has_rotary(block) ? 1 : 0);
+}
+
+void turn_only_in_windows(Model& model) {
+  for (int block = 0; block < model.layers; ++block)
+    if (model.window_of(block) == 0) model.unrotated_blocks.push_back(block);
+}
+
+void read_dense_types(Fields& fields, int usual_dense, Model& model) {
+  const std::string_view key = "mlp_layer_types", first = "first_k_dense_replace";
+  std::vector<int> dense;
+  if (is_given(fields, key)) {
+    const auto types = fields.required<std::vector<std::string>>(key);
+    check_names_each(fields, key, types.size(), model);
+    for (int block = 0; block < model.layers; ++block)
+      if (choose(fields, key, "kind of MLP", types[block], {"dense", "sparse"}) == 0)
+        dense.push_back(block);
+    return set_dense_blocks(fields, key, std::move(dense), model);
+  }
+  const int count = number(fields, first, usual_dense, 0);
+  for (int block = 0; block < std::min(count, model.layers); ++block) dense.push_back(block);
+  set_dense_blocks(fields, first, std::move(dense), model);
+}
+
+void write_dense_types(const Model& model, json& config) {
+  json& types = config["mlp_layer_types"] = json::array();
+  for (int block = 0; block < model.layers; ++block)
+    types.push_back(model.has_experts(block) ? "sparse" : "dense");
+  if (model.dense_ffn > 0) config["intermediate_size"] = model.dense_ffn;
+}
+
+void read_chosen_by_bias(Fields& fields, std::string_view count_key, Model& model) {
+  const bool is_newer = !is_given(fields, count_key) && is_given(fields, "num_local_experts");
+  read_experts(fields, {is_newer ? "num_local_experts" : count_key, "num_experts_per_tok"}, model);
+  if (flag(fields, "output_router_logits", false) && model.router_aux_loss_coef > 0)
+    fields.fail("router_aux_loss_coef",
+                "a balancing loss of sigmoid scores is not built; set it to 0");
+  model.router_aux_loss_coef = 0;
 }
 
 void read_balanced_experts(Fields& fields, std::string_view count_key, Model& model) {

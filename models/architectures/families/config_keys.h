@@ -68,6 +68,25 @@ void check_layer_types(Fields& fields, Model& model);  // kinds follow from the 
 void write_layer_types(const Model& model, nlohmann::json& config);
 inline constexpr ConfigKey layer_types{.read = check_layer_types, .write = write_layer_types};
 
+// Read and write windows of which `layer_types` says the blocks. Of files without this list, all
+// blocks have a window except those whose index mod `usual_period` is `usual_place`.
+// `sliding_window_pattern`, a number or a word such as "LLLG", may give the period too.
+void read_windows_in_turn(Fields& fields, int usual_period, int usual_place, int usual_window,
+                          Model& model);
+void write_windows_in_turn(const Model& model, nlohmann::json& config);
+
+// Read and write which blocks have no rotary positions: those with a 0 in `no_rope_layers`, or
+// every `no_rope_layer_interval`-th block if the list is absent or empty.
+void read_blocks_without_rotary(Fields& fields, Model& model);
+void write_blocks_without_rotary(const Model& model, nlohmann::json& config);
+// Takes the rotary positions from all blocks without a window.
+void turn_only_in_windows(Model& model);
+
+// Read which blocks have an ordinary MLP: those that `mlp_layer_types` calls "dense", or the first
+// `first_k_dense_replace` ones if the list is absent. The list is written.
+void read_dense_types(Fields& fields, int usual_dense, Model& model);
+void write_dense_types(const Model& model, nlohmann::json& config);
+
 // Read and write experts whose number is at `count_key`, or at `num_local_experts`. A model has a
 // balancing loss only if `output_router_logits` is true.
 void read_balanced_experts(Fields& fields, std::string_view count_key, Model& model);
@@ -75,6 +94,10 @@ void write_experts(std::string_view count_key, const Model& model, nlohmann::jso
 void read_local_experts(Fields& fields, Model& model);
 void write_local_experts(const Model& model, nlohmann::json& config);
 inline constexpr ConfigKey local_experts{.read = read_local_experts, .write = write_local_experts};
+
+// Reads experts with a bias for the choice, whose router has sigmoid scores: `count_key` has their
+// number. There is no balancing loss for them.
+void read_chosen_by_bias(Fields& fields, std::string_view count_key, Model& model);
 
 // Writes the keys of experts that transformers does not have and only meshwright reads.
 void write_own_expert_keys(const Model& model, nlohmann::json& config);

@@ -1,7 +1,9 @@
-// DeepSeek-V2 and V3 have multi-head latent attention, whose matrices build_attention.cpp names.
-// They and GLM-4.5 choose experts by groups, have shared experts, and have first blocks without
-// experts.
+// DeepSeek-V2 and V3 have multi-head latent attention; build_attention.cpp has the names of its
+// matrices. They and GLM-4.5 choose experts by groups, have shared experts, and first blocks
+// without experts. Youtu and MiniCPM 3 have latent attention without experts. GLM-4.7-Flash is
+// DeepSeek-V3 with other keys in its file.
 #include <algorithm>
+#include <cmath>
 
 #include "models/architectures/families/like_llama.h"
 #include "models/core/json.h"
@@ -136,6 +138,75 @@ void read_deepseek_v3_router(Fields& fields, Model& model) {
   read_first_dense(fields, 3, model);
 }
 
+void read_glm4_lite_router(Fields& fields, Model& model) {
+  read_router(fields, {.scale = 1.8}, model);
+  read_dense_types(fields, 1, model);
+}
+
+void read_solar_router(Fields& fields, Model& model) {
+  read_router(fields, {}, model);
+  read_first_dense(fields, 0, model);
+}
+
+void read_dots1_router(Fields& fields, Model& model) {
+  read_router(fields, {.shared = 0}, model);
+  read_first_dense(fields, 0, model);
+}
+
+// Reads the window of dots.llm1: blocks from `max_window_layers` on have it.
+void read_dots1_window(Fields& fields, Model& model) {
+  if (is_given(fields, "sliding_window") && is_given(fields, "max_window_layers")) {
+    model.local_from = number(fields, "max_window_layers", 0, 0);
+    if (model.local_from < model.layers)
+      model.local_window = number(fields, "sliding_window", 4096, 1);
+  }
+  check_layer_types(fields, model);
+}
+
+void write_dots1_window(const Model& model, json& config) {
+  write_window(model, config);
+  config["max_window_layers"] = model.local_window > 0 ? model.local_from : model.layers;
+}
+
+// Reads the router of Hunyuan 3, whose bias is a parameter of the block.
+void read_hy_v3_router(Fields& fields, Model& model) {
+  read_chosen_by_bias(fields, "num_experts", model);
+  model.expert_weight_scale = positive(fields, "router_scaling_factor", 2.826);
+  model.shared_ffn = number(fields, "num_shared_experts", 1, 0) * model.ffn;
+  read_dense_types(fields, 1, model);
+}
+
+void write_hy_v3_router(const Model& model, json& config) {
+  config["num_experts"] = model.experts;
+  config["num_experts_per_tok"] = model.experts_per_token;
+  config["router_scaling_factor"] = model.expert_weight_scale;
+  config["num_shared_experts"] = model.shared_ffn / model.ffn;
+  write_dense_types(model, config);
+  write_own_expert_keys(model, config);
+}
+
+// Reads the factors of MiniCPM: of embeddings, of what the branches add, and of logits.
+void read_minicpm_scales(Fields& fields, Model& model) {
+  model.embedding_scale = positive(fields, "scale_emb", 12);
+  const double root = std::sqrt(static_cast<double>(model.layers));
+  model.residual_scale = positive(fields, "scale_depth", root) / root;
+  model.logit_scale = positive(fields, "dim_model_base", model.hidden) / model.hidden;
+}
+
+void write_minicpm_scales(const Model& model, json& config) {
+  config["scale_emb"] = model.embedding_scale;
+  config["scale_depth"] = model.residual_scale * std::sqrt(static_cast<double>(model.layers));
+  config["dim_model_base"] = std::lround(model.logit_scale * model.hidden);
+}
+
+// MiniCPM's values are as wide as a head of the hidden size, unless the file says it.
+void read_minicpm_widths(Fields& fields, Model& model) {
+  read_latent_widths(fields, model);
+  const int heads = number(fields, "num_attention_heads", 1, 1);
+  if (!is_given(fields, "v_head_dim"))
+    model.v_head_dim = number(fields, "hidden_size", heads, heads) / heads;
+}
+
 constexpr SizeKeys sizes_with_experts = {.ffn = "moe_intermediate_size"};
 constexpr FixedKey no_tokens_ahead = {"num_nextn_predict_layers", "0", "", true};
 constexpr ConfigKey latent_widths{.read = read_latent_widths, .write = write_latent_widths};
@@ -144,6 +215,18 @@ constexpr ConfigKey routed_experts{.read = read_routed_experts, .write = write_r
 constexpr ConfigKey weights_of_chosen{
     .key = "norm_topk_prob", .negated = &Model::expert_weights_of_all, .usual = true};
 
+constexpr ConfigKey rotary_in_pairs{
+    .key = "rope_interleave", .flags = {&Model::rotary_interleaved}, .usual = true};
+
+constexpr ConfigFile glm4_lite_config = {.model_type = "glm4_moe_lite",
+                                         .sizes = sizes_with_experts,
+                                         .early_keys = {latent_widths},
+                                         .keys = {latent_ranks,
+                                                  attention_bias,
+                                                  rotary_in_pairs,
+                                                  routed_experts,
+                                                  weights_of_chosen,
+                                                  {.read = read_glm4_lite_router}}};
 constexpr ArchitectureInfo with_sigmoid_scores(ArchitectureInfo row) {
   row.router_bias = "e_score_correction_bias";
   row.traits.sigmoid_scores = row.traits.expert_bias = row.traits.groups_by_two = true;
@@ -175,17 +258,17 @@ constexpr ArchitectureInfo deepseek_v3 = [] {
   ArchitectureInfo row = with_sigmoid_scores(with_experts(like_llama("deepseek_v3"), 256, 8));
   row.shared_experts = "mlp.shared_experts";
   row.traits.rotary_interleaved = true;
-  row.config = ConfigFile{
-      .classes = {"DeepseekV3ForCausalLM"},
-      .sizes = sizes_with_experts,
-      .fixed = {no_tokens_ahead},
-      .early_keys = {latent_widths},
-      .keys = {latent_ranks,
-               attention_bias,
-               {.key = "rope_interleave", .flags = {&Model::rotary_interleaved}, .usual = true},
-               routed_experts,
-               weights_of_chosen,
-               {.read = read_deepseek_v3_router, .write = write_router}}};
+  row.config = ConfigFile{.classes = {"DeepseekV3ForCausalLM"},
+                          .sizes = sizes_with_experts,
+                          .fixed = {no_tokens_ahead},
+                          .early_keys = {latent_widths},
+                          .keys = {latent_ranks,
+                                   attention_bias,
+                                   rotary_in_pairs,
+                                   routed_experts,
+                                   weights_of_chosen,
+                                   {.read = read_deepseek_v3_router, .write = write_router}}};
+  row.other_configs = {&glm4_lite_config, 1};
   return row;
 }();
 
@@ -208,6 +291,83 @@ constexpr ArchitectureInfo glm4_moe = [] {
                                    routed_experts,
                                    weights_of_chosen,
                                    {.read = read_glm4_router, .write = write_router}}};
+  return row;
+}();
+
+constexpr ArchitectureInfo dots1 = [] {
+  ArchitectureInfo row = glm4_moe;
+  row.name = "dots1";
+  row.rotary_share = 1;
+  row.traits.norm_epsilon = 1e-6;
+  row.traits.query_key_norm = QueryKeyNorm::heads;
+  row.config =
+      ConfigFile{.classes = {.generator = "Dots1ForCausalLM", .has_classifier = false},
+                 .sizes = sizes_with_experts,
+                 .needs_kv_heads = true,
+                 .early_keys = {head_dim},
+                 .keys = {attention_bias,
+                          routed_experts,
+                          {.key = "norm_topk_prob", .negated = &Model::expert_weights_of_all},
+                          {.read = read_dots1_router, .write = write_router},
+                          {.read = read_dots1_window, .write = write_dots1_window}}};
+  return row;
+}();
+
+constexpr ArchitectureInfo hy_v3 = [] {
+  ArchitectureInfo row =
+      with_head_norms(with_sigmoid_scores(with_experts(like_llama("hy_v3"), 192, 8)));
+  row.router = "mlp.router.gate";
+  row.shared_experts = "mlp.shared_mlp";
+  row.router_bias = "mlp.expert_bias";
+  row.traits.query_key_norm = QueryKeyNorm::heads;
+  row.traits.norm_epsilon = 1e-5;
+  row.traits.rotary_base = 11158840;
+  row.traits.head_dim = 128;
+  row.config = ConfigFile{
+      .classes = {.generator = "HYV3ForCausalLM", .has_classifier = false},
+      .sizes = sizes_with_experts,
+      .needs_kv_heads = true,
+      .fixed = {{"mlp_bias", "false", "MLPs with biases are not built for it"}, no_pad_token},
+      .early_keys = {head_dim},
+      .keys = {attention_bias, {.read = read_hy_v3_router, .write = write_hy_v3_router}}};
+  return row;
+}();
+
+constexpr ArchitectureInfo youtu = [] {
+  ArchitectureInfo row = like_llama("youtu");
+  row.traits.tied_embeddings = true;
+  row.traits.rotary_interleaved = true;
+  row.config = ConfigFile{.classes = {.generator = "YoutuForCausalLM", .has_classifier = false},
+                          .early_keys = {latent_widths},
+                          .keys = {latent_ranks, attention_bias, rotary_in_pairs}};
+  return row;
+}();
+
+constexpr ArchitectureInfo minicpm3 = [] {
+  ArchitectureInfo row = like_llama("minicpm3");
+  row.traits.tied_embeddings = true;
+  row.traits.norm_epsilon = 1e-5;
+  row.config =
+      ConfigFile{.classes = {.generator = "MiniCPM3ForCausalLM", .has_classifier = false},
+                 .early_keys = {{.read = read_minicpm_widths, .write = write_latent_widths}},
+                 .keys = {latent_ranks,
+                          attention_bias,
+                          mlp_bias,
+                          {.read = read_minicpm_scales, .write = write_minicpm_scales}}};
+  return row;
+}();
+
+// Solar Open has GLM-4.5's experts in all blocks, and rotary positions of whole heads.
+constexpr ArchitectureInfo solar_open = [] {
+  ArchitectureInfo row = glm4_moe;
+  row.name = "solar_open";
+  row.rotary_share = 1;
+  row.traits.head_dim = 128;
+  row.traits.rotary_base = 1e6;
+  row.config.classes = {.generator = "SolarOpenForCausalLM", .has_classifier = false};
+  row.config.fixed[1] = {"use_qk_norm", "false", "norms of queries and keys are not built for it"};
+  row.config.keys[1] = {};
+  row.config.keys[4] = {.read = read_solar_router, .write = write_router};
   return row;
 }();
 

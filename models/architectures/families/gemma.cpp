@@ -130,4 +130,13 @@ constexpr ArchitectureInfo gemma3_text = [] {
   return row;
 }();
 
+// VaultGemma is Gemma 2 without norms of what the branches add.
+constexpr ArchitectureInfo vaultgemma = [] {
+  ArchitectureInfo row = gemma2;
+  row.name = "vaultgemma";
+  row.attention_out_norm = row.mlp_out_norm = "";
+  row.config.classes = {.generator = "VaultGemmaForCausalLM", .has_classifier = false};
+  return row;
+}();
+
 }  // namespace meshwright::architectures::families

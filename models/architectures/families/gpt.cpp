@@ -1,4 +1,4 @@
-// Describes GPT-2, and the models of EleutherAI: GPT-Neo, GPT-J and GPT-NeoX.
+// GPT 1 and 2, the models of EleutherAI (GPT-Neo, GPT-J and GPT-NeoX), and CodeGen, which is GPT-J.
 
 #include "models/architectures/families/config_keys.h"
 #include "models/core/json.h"
@@ -56,6 +56,9 @@ void write_gpt_neo(const Model& model, json& config) {
   config["attention_types"] = json::array({json::array({layers, 1})});
   if (model.local_window > 0) config["window_size"] = model.local_window;
 }
+
+// GPT 1 calls the tanh form "gelu".
+constexpr ActivationWord gpt1_words[] = {{"gelu", Activation::gelu_tanh}};
 
 }  // namespace
 
@@ -146,5 +149,35 @@ constexpr ArchitectureInfo gptj = {
                .rotary_base = "",
                .rotary_width = "rotary_dim",
                .fixed = {scaled_scores}}};
+
+constexpr ArchitectureInfo openai_gpt = [] {
+  ArchitectureInfo row = gpt2;
+  row.name = "openai-gpt";
+  row.embeddings = {"transformer.tokens_embed", "transformer.tokens_embed",
+                    "transformer.positions_embed"};
+  row.norms.final = "";
+  row.post_norm = true;
+  row.config = ConfigFile{.classes = {"OpenAIGPTLMHeadModel"},
+                          .sizes = {.hidden = "n_embd",
+                                    .layers = "n_layer",
+                                    .heads = "n_head",
+                                    .kv_heads = "",
+                                    .ffn = "",
+                                    .positions = "n_positions"},
+                          .needs_ffn = false,
+                          .epsilon = "layer_norm_epsilon",
+                          .activation = {{gpt1_words, "gelu"}, "afn"}};
+  return row;
+}();
+
+constexpr ArchitectureInfo codegen = [] {
+  ArchitectureInfo row = gptj;
+  row.name = "codegen";
+  row.published_qkv = "attn.qkv_proj";
+  row.published_qvk_groups = 4;
+  row.config.classes = {.generator = "CodeGenForCausalLM", .has_classifier = false};
+  row.config.fixed[0] = {};
+  return row;
+}();
 
 }  // namespace meshwright::architectures::families

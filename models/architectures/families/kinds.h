@@ -16,7 +16,12 @@ namespace meshwright::architectures {
   each(stablelm) each(opt) each(phi3) each(gemma) each(gemma2) each(gemma3_text) each(olmo2) \
   each(nemotron) each(falcon) each(falcon_two_norms) each(gpt_bigcode) each(cohere) \
   each(internlm2) each(bert) each(roberta) each(distilbert) each(albert) each(bart) each(t5) \
-  each(vit) each(mpt) each(bloom)
+  each(vit) each(mpt) each(bloom) each(helium) each(cwm) each(seed_oss) each(hunyuan_v1_dense) \
+  each(arcee) each(jais2) each(granite) each(hyperclovax) each(granite_swa) \
+  each(granitemoeshared) each(granitemoe_swa) each(glm) each(glm4) each(smollm3) each(ernie4_5) \
+  each(ernie4_5_moe) each(olmo3) each(flex_olmo) each(exaone4) each(exaone_moe) each(cohere2) \
+  each(phi) each(vaultgemma) each(openai_gpt) each(codegen) each(biogpt) each(minimax_m2) \
+  each(youtu) each(minicpm3) each(dots1) each(hy_v3) each(solar_open) each(mellum)
 // clang-format on
 
 #define MESHWRIGHT_ENUMERATOR(name) name,

@@ -1,4 +1,5 @@
-// Describes Llama 2 and 3, and Mistral, whose parameters have the same names.
+// Llama 2 and 3, Mistral, and models that are built like them up to one or two settings: Helium,
+// CWM, Seed-OSS and dense Hunyuan.
 
 #include "models/architectures/families/like_llama.h"
 #include "models/core/json.h"
@@ -27,6 +28,28 @@ constexpr ConfigFile mistral_config = {.model_type = "mistral",
                                        .early_keys = {head_dim},
                                        .keys = {{.read = read_mistral_window}}};
 
+// Newer files name models that are Llama's in every respect.
+constexpr ConfigFile like_llama_file(std::string_view model_type) {
+  ConfigFile file;
+  file.model_type = model_type;
+  file.fixed[0] = {"clip_qkv", "null", "queries, keys and values that are clipped are not built"};
+  file.fixed[1] = {"use_sliding_window", "false", "windows are not built for it"};
+  file.fixed[2] = {"qkv_bias", "false", "say biases by attention_bias and mlp_bias"};
+  file.fixed[3] = {"bias", "false", "say biases by attention_bias and mlp_bias"};
+  file.early_keys[0] = head_dim;
+  file.keys[0] = attention_bias;
+  file.keys[1] = mlp_bias;
+  return file;
+}
+constexpr ConfigFile llama_files[] = {mistral_config, like_llama_file("exaone"),
+                                      like_llama_file("internlm3"), like_llama_file("iquestcoder")};
+
+void read_cwm_windows(Fields& fields, Model& model) {
+  read_windows_in_turn(fields, 4, 0, 8192, model);
+}
+
+constexpr ConfigKey input_bias{.key = "attention_bias", .flags = {&Model::attention_bias}};
+
 }  // namespace
 
 constexpr ArchitectureInfo llama = [] {
@@ -34,7 +57,7 @@ constexpr ArchitectureInfo llama = [] {
   row.config = ConfigFile{.classes = {"LlamaForCausalLM", "LlamaForQuestionAnswering"},
                           .early_keys = {head_dim},
                           .keys = {attention_bias, mlp_bias, {.write = write_as_mistral}}};
-  row.other_configs = {&mistral_config, 1};
+  row.other_configs = llama_files;
   return row;
 }();
 
@@ -51,6 +74,58 @@ constexpr ArchitectureInfo mixtral = [] {
       .fixed = {{"sliding_window", "null", "attention over a sliding window is not built"},
                 {"router_jitter_noise", "0.0", "noise on the router's inputs is not built"}},
       .early_keys = {head_dim, local_experts}};
+  return row;
+}();
+
+constexpr ArchitectureInfo helium = [] {
+  ArchitectureInfo row = like_llama("helium");
+  row.traits.rotary_interleaved = true;
+  row.traits.norm_epsilon = 1e-8;
+  row.traits.rotary_base = 1e5;
+  row.config = ConfigFile{
+      .classes = {"HeliumForCausalLM"}, .early_keys = {head_dim}, .keys = {input_bias, mlp_bias}};
+  return row;
+}();
+
+constexpr ArchitectureInfo cwm = [] {
+  ArchitectureInfo row = like_llama("cwm");
+  row.traits.norm_epsilon = 1e-5;
+  row.traits.rotary_base = 1e6;
+  row.traits.head_dim = 128;
+  row.config = ConfigFile{.classes = {"CwmForCausalLM"},
+                          .needs_kv_heads = true,
+                          .early_keys = {head_dim},
+                          .keys = {{.read = read_cwm_windows, .write = write_windows_in_turn}}};
+  return row;
+}();
+
+constexpr ArchitectureInfo seed_oss = [] {
+  ArchitectureInfo row = like_llama("seed_oss");
+  row.traits.attention_bias = true;
+  row.traits.head_dim = 128;
+  row.config = ConfigFile{
+      .classes = {"SeedOssForCausalLM", "SeedOssForQuestionAnswering"},
+      .needs_kv_heads = true,
+      .early_keys = {head_dim},
+      .keys = {{.key = "attention_bias", .flags = {&Model::attention_bias}, .usual = true},
+               {.key = "attention_out_bias", .flags = {&Model::attention_out_bias}},
+               mlp_bias}};
+  return row;
+}();
+
+constexpr ArchitectureInfo hunyuan_v1_dense = [] {
+  ArchitectureInfo row = like_llama("hunyuan_v1_dense");
+  row.q_norm = "self_attn.query_layernorm";
+  row.k_norm = "self_attn.key_layernorm";
+  row.traits.query_key_norm = QueryKeyNorm::heads_turned;
+  row.traits.norm_epsilon = 1e-5;
+  row.config = ConfigFile{
+      .classes = {"HunYuanDenseV1ForCausalLM"},
+      .fixed = {{"use_qk_norm", "true", "blocks without norms of queries and keys are Llama's"},
+                {"use_cla", "false", "keys and values that several blocks share are not built"},
+                no_pad_token},
+      .early_keys = {head_dim},
+      .keys = {attention_bias}};
   return row;
 }();
 

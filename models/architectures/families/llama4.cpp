@@ -22,26 +22,7 @@ void read_llama4_experts(Fields& fields, Model& model) {
   model.shared_ffn = model.ffn;
 }
 
-// Reads which blocks have no rotary positions: those with a 0 in `no_rope_layers`, or every
-// `no_rope_layer_interval`-th block if the list is absent or empty.
-void read_blocks_without_rotary(Fields& fields, Model& model) {
-  const std::string_view key = "no_rope_layers";
-  const int interval = number(fields, "no_rope_layer_interval", 4, 1);
-  std::vector<int> with;
-  if (is_given(fields, key)) with = fields.required<std::vector<int>>(key);
-  if (!with.empty()) check_names_each(fields, key, with.size(), model);
-  for (int block = 0; block < model.layers; ++block)
-    if (with.empty() ? (block + 1) % interval == 0 : with[block] == 0)
-      model.unrotated_blocks.push_back(block);
-}
-
-void write_blocks_without_rotary(const Model& model, json& config) {
-  json& with = config["no_rope_layers"] = json::array();
-  for (int block = 0; block < model.layers; ++block)
-    with.push_back(model.has_rotary(block) ? 1 : 0);
-}
-
-// Reads which blocks have experts: those in `moe_layers`, or, without that key, every
+// Reads which blocks have experts: those in `moe_layers`, or every
 // `interleave_moe_layer_step`-th block.
 void read_blocks_with_experts(Fields& fields, Model& model) {
   const std::string_view key = "moe_layers";

@@ -1,4 +1,5 @@
-// OPT has learned positions, biases everywhere and an MLP without a gate.
+// OPT and BioGPT have learned positions, biases everywhere and an MLP without a gate.
+#include <cmath>
 
 #include "models/architectures/families/like_llama.h"
 #include "models/core/json.h"
@@ -17,6 +18,15 @@ void check_opt_table_width(Fields& fields, Model& model) {
 
 void write_opt_table_width(const Model& model, json& config) {
   config["word_embed_proj_dim"] = model.hidden;
+}
+
+void read_embedding_scale(Fields& fields, Model& model) {
+  if (flag(fields, "scale_embedding", true))
+    model.embedding_scale = std::sqrt(static_cast<double>(model.hidden));
+}
+
+void write_embedding_scale(const Model& model, json& config) {
+  config["scale_embedding"] = model.embedding_scale != 1;
 }
 
 constexpr ActivationWord opt_words[] = {gelu_words[0], gelu_words[1], gelu_words[2],
@@ -48,6 +58,22 @@ constexpr ArchitectureInfo opt = [] {
                 {"enable_bias", "true", "OPT without biases is not built"},
                 {"layer_norm_elementwise_affine", "true", "norms without weights are not built"}},
       .keys = {{.read = check_opt_table_width, .write = write_opt_table_width}}};
+  return row;
+}();
+
+constexpr ArchitectureInfo biogpt = [] {
+  ArchitectureInfo row = opt;
+  row.name = "biogpt";
+  row.embeddings = {"biogpt.embed_tokens", "biogpt.embed_tokens", "biogpt.embed_positions"};
+  row.block = "biogpt.layers";
+  row.norms.final = "biogpt.layer_norm";
+  row.head.unit = row.head.decoder = "output_projection";
+  row.traits.activation = Activation::gelu;
+  row.config = ConfigFile{.classes = {.generator = "BioGptForCausalLM", .has_classifier = false},
+                          .sizes = {.kv_heads = ""},
+                          .epsilon = "",
+                          .activation = {{opt_words, "gelu_pytorch_tanh"}},
+                          .keys = {{.read = read_embedding_scale, .write = write_embedding_scale}}};
   return row;
 }();
 

@@ -57,6 +57,23 @@ void write_sparse_blocks(const Model& model, json& config) {
   if (model.dense_ffn > 0) config["intermediate_size"] = model.dense_ffn;
 }
 
+// Reads the windows of Mellum, and that all its blocks have experts. Blocks with a window have a
+// base of their rotary positions of their own.
+void read_mellum_blocks(Fields& fields, Model& model) {
+  if (is_given(fields, "layer_types")) read_windows_in_turn(fields, 1, -1, 1024, model);
+  if (model.local_window > 0) model.local_rotary_base = model.rotary_base;
+  read_dense_types(fields, 0, model);
+}
+
+void write_mellum_blocks(const Model& model, json& config) {
+  write_windows_in_turn(model, config);
+  write_dense_types(model, config);
+  const double local = model.local_rotary_base > 0 ? model.local_rotary_base : model.rotary_base;
+  config["rope_parameters"] = {
+      {"full_attention", {{"rope_type", "default"}, {"rope_theta", model.rotary_base}}},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
+}
+
 constexpr ConfigKey qwen_experts{.read = read_qwen_experts, .write = write_qwen_experts};
 constexpr ConfigKey qwen_expert_shares{.key = "norm_topk_prob",
                                        .negated = &Model::expert_weights_of_all};
@@ -135,6 +152,24 @@ constexpr ArchitectureInfo olmoe = [] {
       .fixed = {{"clip_qkv", "null", "queries, keys and values that are clipped are not built"}},
       .early_keys = {head_dim},
       .keys = {attention_bias, qwen_experts, qwen_expert_shares}};
+  return row;
+}();
+
+constexpr ArchitectureInfo mellum = [] {
+  ArchitectureInfo row = qwen3_moe;
+  row.name = "mellum";
+  row.traits.experts = 64;
+  row.traits.head_dim = 128;
+  row.traits.rotary_base = 5e5;
+  row.config = ConfigFile{
+      .classes = {.generator = "MellumForCausalLM", .has_classifier = false},
+      .sizes = {.ffn = "moe_intermediate_size"},
+      .needs_kv_heads = true,
+      .early_keys = {head_dim},
+      .keys = {attention_bias,
+               qwen_experts,
+               {.key = "norm_topk_prob", .negated = &Model::expert_weights_of_all, .usual = true},
+               {.read = read_mellum_blocks, .write = write_mellum_blocks}}};
   return row;
 }();
 
