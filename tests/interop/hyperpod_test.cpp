@@ -81,8 +81,28 @@ TEST_CASE("recipes of NeMo become Megatron's plans", "[interop]") {
   CHECK(job["training"]["gradient_reduce_precision"] == "fp32");
 }
 
-// A recipe has separate keys for `moe` and the number of experts. The model has experts only if
-// both say so.
+TEST_CASE("adapters of a recipe are adapters of the job", "[interop]") {
+  const json job =
+      imported_recipe(recipe("  peft:\n    peft_type: lora\n    rank: 16\n"
+                             "    alpha: 8\n    dropout: 0.1\n"));
+  CHECK(job["training"]["lora"] ==
+        json{{"rank", 16}, {"alpha", 8.0}, {"dropout", 0.1}, {"target_modules", "all-linear"}});
+  const json nemo = imported_recipe(
+      "trainer:\n  devices: 8\n  num_nodes: 2\n"
+      "data:\n  global_batch_size: 2\n  micro_batch_size: 1\n  seq_length: 2048\n"
+      "strategy:\n  tensor_model_parallel_size: 8\nmodel:\n  peft:\n    peft_scheme: lora\n"
+      "optim:\n  config:\n    lr: 0.0001\nddp:\n  suggested_communication_unit_size: 1000\n",
+      {"cluster.machine=p4d.24xlarge", "model=llama-2-70b"});
+  CHECK(nemo["training"]["lora"]["rank"] == 32);
+  CHECK_FALSE(
+      imported_recipe(recipe("  peft:\n    peft_type: null\n"))["training"].contains("lora"));
+  CHECK(refused_recipe(recipe("  peft:\n    peft_type: qlora_4bit\n"))
+            .find("such adapters are not built") != std::string::npos);
+  CHECK(refused_recipe("evaluation:\n  task: mmlu\nrun:\n  name: x\n")
+            .find("the recipe evaluates a model") != std::string::npos);
+}
+
+// `moe` and the number of experts are said apart; a recipe has experts only where both agree.
 TEST_CASE("a recipe's model has experts where it says both that and how many", "[interop]") {
   struct Said {
     const char* lines;

@@ -109,6 +109,29 @@ TEST_CASE("torchtitan's newer flags are read", "[interop]") {
   CHECK(job["model"]["hidden_size"] == 4096);
 }
 
+TEST_CASE("torchtitan's families and flavors are models of the zoo", "[interop]") {
+  const auto model_of = [](const std::string& family, const std::string& flavor) {
+    return imported("[model]\nname = \"" + family + "\"\nflavor = \"" + flavor + "\"\n")["model"];
+  };
+  CHECK(model_of("deepseek_v3", "16B") == "deepseek-v2-lite");
+  CHECK(model_of("deepseek_v3", "671B") == "deepseek-v3");
+  CHECK(model_of("qwen3", "30B-A3B") == "qwen3-30b-a3b");
+  CHECK(model_of("llama4", "17bx16e_irope") == "llama-4-scout-17b-16e");
+  CHECK(model_of("llama2", "70B") == "llama-2-70b");
+  CHECK(model_of("qwen3", "debugmodel")["hidden_size"] == 256);
+  CHECK(model_of("deepseek_v3", "debugmodel")["n_routed_experts"] == 8);
+  CHECK(imported("[model]\nname = \"transformers_modeling_backend\"\nflavor = \"full\"\n"
+                 "[hf_transformers]\nmodel = \"Qwen/Qwen3-4B\"\n")["model"] == "qwen3-4b");
+  CHECK(refused_settings("[model]\nname = \"flux\"\nflavor = \"flux-dev\"\n") ==
+        "a.toml:2: model.name: 'flux' trains a model of images by diffusion, which is not read");
+  CHECK(
+      refused_settings("[model]\nname = \"qwen3\"\nflavor = \"7B\"\n") ==
+      "a.toml:2: model.name: 'qwen3 7B': its sizes are not known here; give its config.json beside "
+      "this file, or --set model=NAME");
+  CHECK(imported(model + "norm_type = \"rmsnorm\"\n[infra]\nset_gpu_affinity = true\n")["model"]
+            .is_object());
+}
+
 TEST_CASE("what torchtitan's settings must not say is refused with its line", "[interop]") {
   CHECK(refused_settings(model + "[parallelism]\ntensor_paralel_degree = 8\n") ==
         "a.toml:5: parallelism.tensor_paralel_degree: unknown setting of torchtitan; did you mean "

@@ -9,6 +9,7 @@
 #include "tools/interop/formats/formats.h"
 #include "tools/interop/import.h"
 #include "tools/interop/megatron/yaml_arguments.h"
+#include "tools/interop/python/recipes.h"
 #include "tools/interop/recognize.h"
 
 namespace meshwright::interop {
@@ -92,7 +93,9 @@ class FileReader {
 
   Settings nested(const std::string& file, const std::string& ending,
                   const std::string& text) const {
-    if (ending == ".py") return read_python(text, file, defines_);
+    if (ending == ".py")
+      return has_recipes(text) ? read_recipe(text, file, defines_)
+                               : read_python(text, file, defines_);
     if (ending == ".ipynb") return read_notebook(text, file, defines_);
     if (ending == ".yaml" || ending == ".yml") {
       Settings settings = read_yaml(text, file);
@@ -103,7 +106,8 @@ class FileReader {
     if (ending == ".json") return read_json(text, file, defines_);
     throw InputError(file + ": what ends with '" + ending +
                      "' is not read; .sh, .txt, .sbatch (arguments), .yaml, .toml, .json and, of "
-                     "SageMaker, .py and .ipynb are");
+                     "SageMaker, .py and .ipynb, and .py with recipes of Megatron-Bridge and NeMo "
+                     "are");
   }
 
   // Adds the file that an experiment of FlagScale takes from the folder beside it: with

@@ -35,6 +35,8 @@ constexpr Sign signs[] = {
     {"model_config.", Framework::megatron_bridge},
     {"train_config.", Framework::megatron_bridge},
     {"perf_matrix.", Framework::megatron_bridge},
+    {"recipe.model", Framework::megatron_bridge},
+    {"verification_index.", Framework::megatron_bridge},
     {"model.encoder_seq_length", Framework::megatron_bridge},
     {"model.tensor_model_parallel_size", Framework::megatron_bridge},
     {"run.", Framework::hyperpod},

@@ -57,6 +57,12 @@ class Translation {
   Settings to_;
 };
 
+// Rejects files of kinds that have no job here, and notes that the language model alone is planned
+// of a file that also trains on pictures, if `given` names the model.
+void refuse_other_bridge_files(Settings& settings, const JobDraft& given);
+// Returns the rule for adapters of LoRA, which are only read.
+Rule bridge_adapter_rule();
+
 // Translates mixed_precision, which is a recipe's name (`name`, or null) or the fields
 // mixed_precision.*, to Megatron-LM's arguments.
 void say_precision(Translation& file, const Setting* name);

@@ -263,13 +263,20 @@ void say_precision(Translation& file, const Setting* name) {
 }
 
 Settings translate_bridge(Settings settings, const JobDraft& given) {
+  refuse_other_bridge_files(settings, given);
+  const std::vector<std::string> notes = settings.notes();
   settings = choose_from_matrix(settings, given);
   const bool is_nemo = std::ranges::any_of(
       settings.all(), [](const Setting& each) { return each.name.starts_with("trainer."); });
   Translation file(settings, is_nemo ? nemo_names() : bridge_names());
+  const auto finished = [&] {
+    Settings all = file.finish();
+    for (const std::string& note : notes) all.note(note);
+    return all;
+  };
   if (is_nemo) {
     translate_nemo(file);
-    return file.finish();
+    return finished();
   }
   const Setting* name = file.find("mixed_precision");
   say_types(file);
@@ -279,7 +286,7 @@ Settings translate_bridge(Settings settings, const JobDraft& given) {
   say_buckets(file);
   say_usual(file);
   file.repeats("ddp.grad_reduce_in_fp32");
-  return file.finish();
+  return finished();
 }
 
 }  // namespace meshwright::interop

@@ -39,15 +39,6 @@ void say_nemo_precision(Translation& file) {
     file.usual("accumulate-allreduce-grads-in-fp32", "model.optim.grad_sync_dtype", true);
 }
 
-// Adapters of NeMo 1 are off where its scheme is null or "none".
-void refuse_nemo_adapters(Translation& file) {
-  const Setting* scheme = file.find("model.peft.peft_scheme");
-  if (scheme == nullptr || scheme->value == "none" || scheme->value == "None") return;
-  file.fail(*scheme, scheme->value.dump() +
-                         ": adapters of NeMo 1 are not read; set it to null, and give "
-                         "training.lora with --set");
-}
-
 // All GPUs of a host: the machine says how many.
 void say_nemo_devices(Translation& file) {
   const Setting* devices = file.find("trainer.devices");
@@ -68,11 +59,13 @@ void say_nemo_model(Translation& file) {
   if (const Setting* activation = file.find("model.activation"); activation != nullptr) {
     const bool gated = activation->value == "fast-swiglu" || activation->value == "swiglu";
     const bool squared = activation->value == "squared-relu";
+    const bool of_gemma = activation->value == "fast-geglu" || activation->value == "geglu";
     if (squared) file.usual("squared-relu", "model.activation", true);
-    if (!gated && !squared && activation->value != "gelu")
+    if (of_gemma) file.usual("geglu", "model.activation", true);
+    if (!gated && !squared && !of_gemma && activation->value != "gelu")
       file.fail(*activation,
                 activation->value.dump() +
-                    ": no such MLP is built; gelu, squared-relu, swiglu and fast-swiglu are");
+                    ": no such MLP is built; gelu, squared-relu, swiglu and geglu are");
     file.say("swiglu", gated, {"model.activation"});
   }
   if (const Setting* groups = file.find("model.num_query_groups"); groups != nullptr) {
@@ -96,6 +89,33 @@ void say_nemo_model(Translation& file) {
                  {"model.ffn_hidden_size"});
     }
   }
+}
+
+// Changes that NeMo makes to a model of Megatron-Core: Gemma 2's soft caps, and Falcon's branches
+// in parallel.
+void say_customization(Translation& file) {
+  const std::string part = "model.mcore_customization_config.";
+  const auto say = [&](const char* name, const char* argument) {
+    const std::string full = part + name;
+    if (const Setting* found = file.find(full); found != nullptr) {
+      const json value = found->value;
+      file.say(argument, value, {full.c_str()});
+    }
+  };
+  say("attn_logit_softcapping", "attn-logit-softcapping");
+  say("final_logit_softcapping", "final-logit-softcapping");
+  say("query_pre_attn_scalar", "query-pre-attn-scalar");
+  say("parallel_attention", "parallel-attention");
+  say("new_decoder_architecture", "new-decoder-architecture");
+}
+
+// A BERT has a pooler, or a head for pairs of sentences.
+void say_bert(Translation& file) {
+  for (const char* name : {"model.mcore_bert", "model.add_pooler", "model.bert_binary_head"})
+    if (file.find(name) != nullptr) {
+      file.say("program", "pretrain_bert.py", {name});
+      return;
+    }
 }
 
 void say_nemo_optimizer(Translation& file) {
@@ -139,9 +159,10 @@ void say_nemo_optimizer(Translation& file) {
 
 void translate_nemo(Translation& file) {
   say_nemo_precision(file);
-  refuse_nemo_adapters(file);
   say_nemo_devices(file);
   say_nemo_model(file);
+  say_customization(file);
+  say_bert(file);
   say_nemo_optimizer(file);
 }
 

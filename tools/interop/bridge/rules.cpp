@@ -1,7 +1,9 @@
 #include <algorithm>
 
+#include "models/architectures/model.h"
 #include "tools/interop/bridge/bridge.h"
 #include "tools/interop/megatron/megatron.h"
+#include "tools/interop/model_names.h"
 
 namespace meshwright::interop {
 
@@ -13,6 +15,7 @@ struct Refused {
   const char* setting;
   json harmless;  // besides null
   const char* why;
+  std::string_view built_in = {};  // models whose model_type begins so have it
 };
 
 const std::vector<Refused>& refused() {
@@ -26,11 +29,10 @@ const std::vector<Refused>& refused() {
       {"model.use_mup", false, "scales of muP are not built"},
       {"model.moe_latent_size", 0, "latent experts are not built"},
       {"model.glu_linear_offset", 0.0, "such a gate is not built"},
-      {"model.layernorm_zero_centered_gamma", false,
-       "norms whose weights start at 0 are not built"},
-      {"model.rotary_interleaved", false, "interleaved rotary pairs are not built here"},
       {"model.fp32_residual_connection", false, "residuals in fp32 are not built"},
-      {"peft", false, "training of adapters is not built"},
+      {"model.layernorm_zero_centered_gamma", false, "norms whose weights start at 0 are not built",
+       "gemma"},
+      {"model.rotary_interleaved", false, "interleaved rotary pairs are not built here", "glm"},
       {"model.peft", false, "training of adapters is not built"}};
   return rows;
 }
@@ -39,10 +41,13 @@ Rule refused_rule() {
   Rule rule;
   rule.keys = {"model"};
   for (const Refused& row : refused()) rule.settings.emplace_back(row.setting);
-  rule.read = [](Settings& from, JobDraft&) {
+  rule.read = [](Settings& from, JobDraft& to) {
+    const json model = to.value("model");
+    const std::string type = model.is_object() ? model.value("model_type", "") : "";
     for (const Refused& row : refused())
       if (const Setting* setting = from.read(row.setting);
-          setting != nullptr && setting->value != row.harmless)
+          setting != nullptr && setting->value != row.harmless &&
+          (row.built_in.empty() || !type.starts_with(row.built_in)))
         from.fail(row.setting, setting->value.dump() + ": " + row.why);
   };
   rule.note = "what no model here has";
@@ -78,13 +83,32 @@ Rule offload_rule() {
           "the layers that stay are the horizon"};
 }
 
+// A recipe in Python names its model by its place on the Hub, or by a class of NeMo.
+Rule recipe_model_rule_of_bridge() {
+  static constexpr const char* name = "recipe.model";
+  return {{"model"},
+          {name},
+          [](Settings& from, JobDraft& to) {
+            const Setting* setting = from.read(name);
+            if (setting == nullptr || to.has("model")) return;
+            if (setting->value.is_string() && architectures::is_zoo_name(setting->value))
+              to.set("model", setting->value);
+            else
+              take_named_model(from, name, to);
+          },
+          nullptr,
+          "the model of a recipe in Python; read only"};
+}
+
 }  // namespace
 
 const Rules& bridge_rules() {
   static const Rules rules = [] {
-    Rules all = megatron_rules();
+    Rules all = {recipe_model_rule_of_bridge()};
+    for (const Rule& rule : megatron_rules()) all.push_back(rule);
     all.push_back(refused_rule());
     all.push_back(offload_rule());
+    all.push_back(bridge_adapter_rule());
     return all;
   }();
   return rules;

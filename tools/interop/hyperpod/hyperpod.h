@@ -15,6 +15,9 @@ bool is_other_program(const Settings& settings);
 Rule recipe_model_rule();
 // Returns the rule that reads everything but the model of a recipe for NeMo. It writes nothing.
 Rule nemo_rule();
+// Returns the rule that reads adapters of all recipes but those for fine-tuning of today. It writes
+// nothing.
+Rule recipe_adapter_rule();
 
 // Returns whether a recipe is for fine-tuning of today (training_config), and the rule that reads
 // it.

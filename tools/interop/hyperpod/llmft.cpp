@@ -144,6 +144,13 @@ Rule fine_tuning_rule() {
 
 // Returns the settings unchanged. Throws InputError if the recipe's program is not known here.
 Settings refuse_other_recipes(Settings settings, const JobDraft&) {
+  const auto evaluates = std::ranges::find_if(settings.all(), [](const Setting& each) {
+    return each.name.starts_with("evaluation.") && !each.value.is_null();
+  });
+  if (evaluates != settings.all().end() && !settings.has("training_config.model_config."
+                                                         "model_name_or_path"))
+    throw InputError(settings.where(*evaluates) +
+                     "the recipe evaluates a model; give one that trains");
   constexpr std::pair<std::string_view, std::string_view> kinds[] = {
       {"nova", "Nova's models are trained by the service alone, and their sizes are not public"},
       {"mtrl", "reinforcement learning over several turns is not read"},

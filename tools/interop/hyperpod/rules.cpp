@@ -289,6 +289,7 @@ const Rules& hyperpod_rules() {
       betas_rule(),
       of_library(whole_rule("training.warmup_steps", "model.optim.sched.warmup_steps", 500)),
       nemo_rule(),
+      recipe_adapter_rule(),
       fine_tuning_rule(),
   };
   return rules;

@@ -6,6 +6,7 @@
 
 #include "models/core/error.h"
 #include "tools/interop/megatron/megatron.h"
+#include "tools/interop/megatron/more_decoders.h"
 #include "tools/interop/megatron/newer_models.h"
 #include "tools/interop/megatron/other_kinds.h"
 
@@ -315,7 +316,12 @@ void read_sized_model(Settings& from, JobDraft& to) {
   const bool is_rope = positions == "rope";
   const bool lacks_biases = !rms && !gated && no_bias && !qkv_bias && !squared && !shifted;
   json model;
-  if (positions == "learned_absolute" && (is_plain || lacks_biases) && window == 0 && !grouped) {
+  if (auto other = more_decoder(
+          from, grouped_config("", s, tied, rotary_base),
+          {is_rope, rms, gated, no_bias, qkv_bias, squared, rotary_share, epsilon, head_width})) {
+    model = std::move(*other);
+  } else if (positions == "learned_absolute" && (is_plain || lacks_biases) && window == 0 &&
+             !grouped) {
     model = gpt2_config(s, epsilon, tied);
     if (no_bias)
       to.remark(from.spelled("disable-bias-linear") +
@@ -495,6 +501,7 @@ Rule megatron_model_rule() {
             "the model of transformers' that has the same parameters; the vocabulary is padded to "
             "128 x tensor by both"};
   for (std::string& name : settings_of_newer_models()) rule.settings.push_back(std::move(name));
+  for (std::string& name : settings_of_more_decoders()) rule.settings.push_back(std::move(name));
   return rule;
 }
 

@@ -31,7 +31,6 @@ void refuse_other_kinds(Settings& from) {
       {"hybrid-attention-ratio", state_space},
       {"is-hybrid-model", state_space},
       {"enable-hetero", "all ranks of a job are of one kind here; take it out"},
-      {"geglu", activation},
       {"quick-geglu", activation},
       {"xielu", activation},
       {"xiprelu", activation},

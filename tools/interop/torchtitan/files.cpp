@@ -61,6 +61,8 @@ constexpr WithoutMeaning rows[] = {
     {"float8.*", "details of products of 8 bits"},
     {"mx.*", "details of products of 8 bits"},
     {"comm.*", about_start},
+    {"infra.*", "how processes are bound to the parts of a host"},
+    {"hf_transformers.*", "another flavor has its own sizes"},
     {"memory_estimation.*", about_checks},
     {"fault_tolerance.*", "replicas that come and go are not planned"},
     {"experimental.custom_*", "code of one's own"},

@@ -16,47 +16,6 @@ namespace meshwright::interop {
 
 namespace {
 
-// NeMo AutoModel names its model on the Hub.
-constexpr const char* automodel_name = "model.pretrained_model_name_or_path";
-
-// Sets the model to the sizes of the flavor, unless a config.json or --set has given one.
-void read_model(Settings& from, JobDraft& to) {
-  const std::optional<std::string> name = from.word("model.name");
-  std::optional<std::string> flavor = from.word("model.flavor");
-  from.word("experimental.custom_import");
-  const std::optional<std::string> module = from.word("module");
-  if (const auto config = from.word("config")) flavor = config;
-  if (from.has(automodel_name)) return take_named_model(from, automodel_name, to);
-  if (to.has("model")) return;
-  const std::string family = name.value_or(module.value_or("llama3"));
-  const bool is_known = family == "llama3" || family == "llama3_ft";
-  json config = is_known ? config_of_flavor(flavor.value_or("debugmodel")) : json(nullptr);
-  if (config.is_null())
-    from.fail(flavor && is_known       ? from.has("model.flavor") ? "model.flavor" : "config"
-              : from.has("model.name") ? "model.name"
-                                       : "module",
-              "'" + family + (flavor ? " " + *flavor : "") +
-                  "': its sizes are not known here; give its config.json beside this file, or "
-                  "--set model=NAME");
-  to.set("model", std::move(config));
-}
-
-Rule model_rule() {
-  return {{"model"},
-          {"model.name", "model.flavor", "experimental.custom_import", "module", "config",
-           automodel_name},
-          read_model,
-          [](const JobValues& from, Settings& to) {
-            const std::string flavor = flavor_of(from.model);
-            to.add("model.name", flavor.empty() ? "llama3_meshwright" : "llama3");
-            to.add("model.flavor", flavor.empty() ? "job" : flavor);
-            to.add("model.hf_assets_path", ".");
-            if (flavor.empty()) to.add("experimental.custom_import", "meshwright_model");
-          },
-          "sizes that are no flavor of llama3 are registered by meshwright_model.py beside the "
-          "settings; config.json has them for the way back"};
-}
-
 // Newer versions of torchtitan have their settings as functions of Python: --module llama3 --config
 // llama3_8b. What such a function says is not known here.
 constexpr const char* named_function = "--config names a function of Python, which is not read";
@@ -80,7 +39,8 @@ Rule sequence_rule() {
               to.remark(from.spelled("config") +
                         " names a function of Python, which is not read: what it says of degrees, "
                         "recomputation, precision and compiling is to be given with --set");
-            } else if (length || (!to.has("training.sequence_length") && !from.has(automodel_name)))
+            } else if (length || (!to.has("training.sequence_length") &&
+                                  !from.has("model.pretrained_model_name_or_path")))
               to.set("training.sequence_length", length.value_or(2048));
           },
           [](const JobValues& from, Settings& to) {
@@ -499,7 +459,7 @@ Rule clip_rule() {
 const Rules& torchtitan_rules() {
   static const Rules rules = {
       cluster_sizes_rule(),
-      model_rule(),
+      torchtitan_model_rule(),
       sequence_rule(),
       sharding_rule(),
       torchtitan_stages_rule(),

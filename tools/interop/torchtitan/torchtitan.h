@@ -13,6 +13,8 @@ namespace meshwright::interop {
 const Rules& torchtitan_rules();
 Rule torchtitan_stages_rule();  // after the rule of the degrees
 
+Rule torchtitan_model_rule();
+
 // Returns the text of meshwright_recipe.py: the settings for torchtitan 0.3.
 std::string torchtitan_recipe(const JobValues& job, const Settings& settings);
 // Returns a sentence for each difference between what torchtitan 0.3 does and the plan.

@@ -1,0 +1,78 @@
+// Rejects files of Megatron-Bridge and NeMo that train something that has no job here, by kind and
+// in one message.
+#include <algorithm>
+
+#include "models/core/error.h"
+#include "tools/interop/bridge/bridge.h"
+
+namespace meshwright::interop {
+
+namespace {
+
+constexpr std::string_view speech = "trains a model of speech and text, which is not read";
+constexpr std::string_view two_stacks =
+    "trains an encoder and a decoder (T5, BART), which are not read from NeMo's settings; a "
+    "config.json of one is a model here (docs/models.md)";
+constexpr std::string_view recurrent =
+    "trains recurrent or state-space layers (Griffin, Mamba), which are not built; `meshwright "
+    "capture` makes a model of PyTorch code (docs/own-model.md)";
+constexpr std::string_view pictures =
+    "trains a model of pictures and texts; its language model alone is planned with --set "
+    "model=NAME";
+
+// A setting, or with a `.` at the end a section, that only files of this kind have.
+struct OtherKind {
+  std::string_view name, kind;
+  bool is_fine_with_model = false;  // --set model=NAME makes a job of it
+};
+constexpr OtherKind kinds[] = {
+    {"verification_index.", "is a card that says how a model was verified; it holds no settings"},
+    {"data.common.", speech},
+    {"model.perception.", speech},
+    {"model.encoder.", two_stacks},
+    {"model.decoder.", two_stacks},
+    {"model.pipeline_model_parallel_split_rank", two_stacks},
+    {"model.retro.", "trains a model with retrieval (RETRO), which is not built"},
+    {"model.retro_encoder_num_layers", "trains a model with retrieval (RETRO), which is not built"},
+    {"model.chunk_size", "trains a model with retrieval (RETRO), which is not built"},
+    {"base_model.", "searches scales of muP, which are not built"},
+    {"model.hyena.", "trains layers of long convolutions (Hyena), which are not built"},
+    {"model.activations_checkpoint_recurrent", recurrent},
+    {"model.hybrid_override_pattern", recurrent},
+    {"model.teacher.", "trains by a teacher, which is not built"},
+    {"model.kd_teacher_restore_from_path", "trains by a teacher, which is not built"},
+    {"model.freeze_language_model", pictures, true},
+    {"model.freeze_vision_model", pictures, true},
+    {"model.use_hf_vision_model", pictures, true},
+    {"model.vision_config.", pictures, true},
+};
+
+bool is_in(const Settings& settings, std::string_view name, const Setting*& found) {
+  const auto at = std::ranges::find_if(settings.all(), [&](const Setting& each) {
+    if (each.value.is_null()) return false;
+    return name.ends_with('.') ? each.name.starts_with(name) : each.name == name;
+  });
+  found = at == settings.all().end() ? nullptr : &*at;
+  return found != nullptr;
+}
+
+}  // namespace
+
+void refuse_other_bridge_files(Settings& settings, const JobDraft& given) {
+  const Setting* found = nullptr;
+  for (const OtherKind& row : kinds) {
+    if (!is_in(settings, row.name, found)) continue;
+    if (!row.is_fine_with_model || !given.is_given("model"))
+      throw InputError(found->place + ": " + found->name + ": the file " + std::string(row.kind));
+    settings.note(settings.where(*found) + "the language model alone is planned, without pictures");
+    return;
+  }
+  // A file that generates text has no optimizer, and says how tokens are chosen.
+  const Setting* optimizer = nullptr;
+  if (is_in(settings, "inference.", found) && is_in(settings, "trainer.", optimizer) &&
+      !is_in(settings, "model.optim.", optimizer) && !settings.has("model.hidden_size"))
+    throw InputError(found->place + ": " + found->name +
+                     ": the file generates text; give the file of a training");
+}
+
+}  // namespace meshwright::interop
