@@ -1,6 +1,5 @@
-// Computes with numbers from settings without overflow. Each number may be valid and their product
-// still be beyond any job. Results are clamped to `most_amount`, and the reader of jobs rejects a
-// job with such a value.
+// Computes with numbers from settings without overflow, because a product of valid numbers may
+// exceed 64 bits. Results are clamped to -most_amount to most_amount.
 #pragma once
 
 #include <cmath>

@@ -31,7 +31,7 @@ std::string place_in_job(std::string_view key) {
 }
 
 // Returns the keys with which `to` differs from `from`, with the values of `to`:
-// "parallelism.schedule \"1f1b\" and training.micro_batch 2".
+// "training.micro_batch 2 and parallelism.schedule \"1f1b\"".
 std::string differences(const Plan& from, const Plan& to) {
   Plan one = from, other = to;
   std::vector<std::string> found;
@@ -70,9 +70,8 @@ void check_expressible(Framework framework, const Plan& plan, const Model& model
 
 namespace {
 
-// Returns whether the key of `limit` may be changed: the job fixes it and the limit can mend it.
-// The model is never changed, nor are the degrees and the micro-batch, which are left to the
-// planner.
+// Returns whether the key of `limit` may be changed: the job fixes the key, and the limit can mend
+// it. The model, the degrees and the micro-batch are never changed.
 bool may_be_changed(const Job& job, const Limit& limit) {
   constexpr std::string_view fixed[] = {"model",
                                         "parallelism.pipeline",
@@ -85,8 +84,9 @@ bool may_be_changed(const Job& job, const Limit& limit) {
          std::find(std::begin(fixed), std::end(fixed), limit.key) == std::end(fixed);
 }
 
-// Tells whether a limit holds for no, some or all of the ZeRO stages and data degrees that the job
-// allows. A stage or degree that the job leaves to the planner counts with all its values.
+// Tells whether a limit holds for none, some or all of the ZeRO stages and data degrees that are
+// tried. A stage that the job leaves to the planner is tried with 0 to 3, and such a data degree
+// with 1 and 2, or with 2 only.
 enum class Holds : std::uint8_t { never, sometimes, always };
 Holds holds(const Job& job, const Limit& limit) {
   Plan plan = job.plan;
@@ -111,7 +111,8 @@ Holds holds(const Job& job, const Limit& limit) {
   return all ? Holds::always : any ? Holds::sometimes : Holds::never;
 }
 
-// Throws InputError if the framework cannot run the job's model under any plan.
+// Throws InputError if the framework cannot run the job's model. take_ways_of_framework() calls it
+// for captured models.
 void check_takes_model(const Job& job) {
   for (const Limit& limit : limits_of(job.plan.training.framework))
     if (limit.key == "model" && !limit.holds(job.plan, job.model))
@@ -120,7 +121,7 @@ void check_takes_model(const Job& job) {
 }
 
 // Throws InputError if the job trains adapters and the framework would train all weights. Memory
-// and time are so different that its plan would answer another question.
+// and time are so different that the plan would not describe the job.
 void check_trains_adapters(const Job& job) {
   if (!job.plan.training.lora) return;
   for (const Limit& limit : limits_of(job.plan.training.framework)) {
@@ -146,8 +147,8 @@ void take_ways_of_framework(Job& job) {
                     job.file, name_of(framework)));
   if (job.model.captured) check_takes_model(job);
   check_trains_adapters(job);
-  // If the precision is "auto", the machine decides it later. The limits are checked with bf16,
-  // which most machines get.
+  // If the precision is "auto", the machine decides it later. Until then the limits are checked
+  // with bf16.
   const Precision precision = job.plan.training.precision;
   if (job.is_auto("training.precision")) job.plan.training.precision = Precision::bf16;
   for (const Limit& limit : limits_of(framework)) {

@@ -6,14 +6,16 @@
 
 namespace meshwright::interop {
 
-// Throws InputError if the framework cannot run the plan: "/parallelism/schedule: megatron-lm ...;
-// the nearest plan that it can run has ...". The message begins with the key, without the file.
+// Throws InputError if the framework cannot run the plan. The message begins with the pointer of
+// the key at fault ("/parallelism/schedule: "), without the file, and names the nearest plan that
+// the framework can run, if there is one.
 void check_expressible(Framework framework, const Plan& plan, const Model& model);
 
-// Adapts a job that leaves choices to the planner to the framework of its objective. A key that the
-// job fixes, but that the framework supports with another value only, gets that value, and the job
-// gets a warning. The model, the degrees and the micro-batch are never changed. Throws InputError
-// if the framework runs no plan of the model, or would train all weights where the job trains
+// Adapts a job that leaves choices to the planner to the framework in `training.framework`. A key
+// that the job fixes, but that the framework never supports with this value, gets a supported value
+// if the limit has one, and the job gets a warning. The model, the degrees and the micro-batch are
+// never changed. Throws InputError if it is not known which plans the framework can run, if the
+// framework cannot run a captured model, or if it would train all weights where the job trains
 // adapters.
 void take_ways_of_framework(Job& job);
 

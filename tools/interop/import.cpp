@@ -19,8 +19,8 @@ bool matches(std::string_view pattern, std::string_view name) {
   return same_name(name.substr(0, pattern.size()), pattern);
 }
 
-// Options of what starts a program (shell/starters.h) change no plan but for the sizes, which
-// cluster_sizes_rule() reads.
+// Settings of the commands that start programs (shell/starters.h) have no effect on a plan if no
+// rule has read them. cluster_sizes_rule() and other rules read the numbers of hosts and processes.
 constexpr std::string_view meeting = "how processes meet";
 constexpr WithoutMeaning of_starters[] = {
     {"torchrun.*", meeting},
@@ -48,7 +48,7 @@ std::string reason_of(const InteropTarget& target, std::string_view name) {
   return {};
 }
 
-// Applies the rules one after the other, and records which settings each rule read.
+// Applies the rules in order, and records which settings each rule read and which keys it set.
 void apply_rules(const Rules& rules, Settings& from, JobDraft& to, std::vector<ReadSetting>& read) {
   for (const Rule& rule : rules) {
     std::vector<const Setting*> mine;
@@ -61,7 +61,8 @@ void apply_rules(const Rules& rules, Settings& from, JobDraft& to, std::vector<R
     const std::size_t open = from.open().size();
     rule.read(from, to);
     from.on_read({});
-    // --set answers what only the shell knows.
+    // If --set gives a key of this rule, shell variables without a value that the rule met need no
+    // answer.
     if (std::ranges::any_of(rule.keys, [&](const std::string& key) { return to.is_given(key); }))
       from.forget_open(open);
     const std::vector<std::string> keys = to.take_news();
@@ -82,8 +83,8 @@ void apply_rules(const Rules& rules, Settings& from, JobDraft& to, std::vector<R
   to.comes_from({});
 }
 
-// Returns the known name that is nearest to `name`, both as the files spell them, because the rules
-// may have other names.
+// Returns the known name that is nearest to `name`, or an empty string if none is near. The names
+// are compared as the files spell them, because the rules may have other names.
 std::string nearest_name(const Settings& from, const std::string& name,
                          const std::vector<std::string>& known) {
   std::vector<std::string> spelled;
@@ -97,8 +98,9 @@ std::string hint(const Settings& from, const std::string& name,
   return near.empty() ? "" : "; did you mean '" + near + "'?";
 }
 
-// Returns whether a name says a degree of parallelism, experts, a stage or a precision. Without
-// such a setting the job would be another one.
+// Returns whether a part of a setting's name is a word such as "tp", "moe", "zero" or "fp8".
+// Without a setting that names a degree of parallelism, experts, a stage or a precision, the job
+// would be another one.
 bool names_a_plan(const std::string& name) {
   constexpr std::string_view words[] = {
       "parallel", "degree", "expert", "experts", "moe",       "stage",    "stages", "zero",
@@ -116,7 +118,8 @@ bool names_a_plan(const std::string& name) {
   return false;
 }
 
-// Returns whether a value leaves a setting without effect.
+// Returns whether a value is one of those that usually turn a setting off: false, 0, 1, "none", an
+// empty string, null or a spelling of them.
 bool leaves_all_as_it_is(const json& value) {
   for (const json& each : {json(false), json(0), json(1), json("0"), json("1"), json("false"),
                            json("False"), json("none"), json("null"), json("")})
@@ -124,7 +127,8 @@ bool leaves_all_as_it_is(const json& value) {
   return value.is_null();
 }
 
-// Returns whether two names differ by one letter, or by two that are exchanged.
+// Returns whether two names are equal, differ by one letter, or by two neighbouring letters that
+// are exchanged.
 bool is_one_letter_away(std::string_view one, std::string_view other) {
   if (one.size() > other.size()) std::swap(one, other);
   if (other.size() - one.size() > 1) return false;
@@ -137,8 +141,9 @@ bool is_one_letter_away(std::string_view one, std::string_view other) {
   return rest.empty() || rest.substr(1) == more.substr(1);
 }
 
-// Returns whether a setting that is not known is one of the script that is started. A name that is
-// almost a known one is a mistake instead.
+// Returns whether an unknown setting counts as an argument of the training script itself. A name
+// that is almost a known one is a mistake instead, and a name that names_a_plan() recognizes never
+// counts.
 bool is_of_script(const InteropTarget& target, const Settings& from, const std::string& name,
                   const std::vector<std::string>& known) {
   const bool may_be = target.framework == Framework::sagemaker
@@ -155,8 +160,9 @@ bool is_of_script(const InteropTarget& target, const Settings& from, const std::
          !names_a_plan(name);
 }
 
-// Adds the settings that no rule read to `read`, with the reason why they have no meaning. Throws
-// InputError for an unknown setting unless `allow_unknown` is set.
+// Adds the settings that no rule read to `read`, with the reason why they have no meaning, if there
+// is one. Throws InputError for an unknown setting without `allow_unknown`, and also with it if the
+// setting's name is that of a degree, experts, a stage or a precision and its value may turn it on.
 void explain_rest(const InteropTarget& target, const Settings& from, bool allow_unknown,
                   std::vector<ReadSetting>& read) {
   std::vector<std::string> known;
@@ -205,18 +211,20 @@ std::optional<int> ranks_of(const json& job, const MachineLookup& lookup) {
     if (!cluster.contains("machine") || !cluster["machine"].is_string()) return std::nullopt;
     try {
       each = lookup(cluster["machine"].get<std::string>()).gpus;
-    } catch (const InputError&) {  // the reader of jobs reports it; "auto" is valid
+    } catch (const InputError&) {  // the reader of jobs reports it, and "auto" is valid
       return std::nullopt;
     }
   }
-  // The reader of jobs rejects any other number of ranks later.
+  // A number of ranks that is not between 1 and 2^31 - 1 counts as unknown.
   const double ranks = hosts * each;
   const bool is_count = ranks >= 1 && ranks <= std::numeric_limits<int>::max();
   return is_count ? std::optional(static_cast<int>(ranks)) : std::nullopt;
 }
 
-// Returns how to say that there are more hosts, for degrees that need more ranks than a file gives:
-// examples are often written for one host, and started on many. Empty if more hosts would not help.
+// Returns a remedy for a message about degrees that need more ranks than the job has, since
+// examples are often written for one host and started on many: the number of hosts to give. Returns
+// an empty string if the ranks suffice or are unknown, or if no whole number of hosts has exactly
+// the ranks that the degrees need.
 std::string with_more_hosts(const JobDraft& draft) {
   const std::int64_t hosts = draft.count("cluster.count");
   const std::int64_t ranks = draft.ranks().value_or(0);
@@ -230,8 +238,9 @@ std::string with_more_hosts(const JobDraft& draft) {
          std::to_string(needed / (ranks / hosts));
 }
 
-// Returns how to say that there are fewer ranks, for batches that are too small for those of the
-// machine, if no file says how many there are. Empty if that would not help.
+// Returns a remedy for a message about a global batch that does not fit the number of ranks: the
+// largest smaller number of GPUs per host with which it does. Returns an empty string if the job
+// sets `cluster.processes_per_host`, or if no smaller number fits.
 std::string with_fewer_ranks(const JobDraft& draft) {
   if (draft.has("cluster.processes_per_host")) return {};
   const std::int64_t hosts = draft.count("cluster.count"),
@@ -250,16 +259,17 @@ std::string with_fewer_ranks(const JobDraft& draft) {
   return {};
 }
 
-// Returns the message of a violation that the job's reader found. It begins with the setting that
-// the key came from, because users know the setting, and names the key in parentheses. If no
-// setting sets a missing key, the message says to give it with --set. Otherwise it is unchanged.
+// Returns the message for a violation that the reader of jobs found. If a setting set the key, the
+// message begins with that setting, because users know it, and names the key in parentheses. If no
+// setting gives a missing key, the message asks for it with --set. Messages about ranks and about
+// the global batch get a remedy if there is one. All others are unchanged.
 std::string in_words_of_settings(const Violation& violation, const std::string& file,
                                  const JobDraft& draft) {
   if (violation.file != file || violation.key.empty()) return text_of(violation);
   const std::string &pointer = violation.key, problem = problem_of(violation);
   std::string origin = draft.origin_of_pointer(pointer);
-  // If the degrees do not fit together, the error names the setting of the first degree that is not
-  // 1.
+  // If the degrees do not fit together, the message names the setting of the first degree that a
+  // setting gives and that is not 1.
   for (const char* key : {"tensor", "pipeline", "context", "expert", "data"})
     if (const std::string name = std::string("parallelism.") + key;
         origin.empty() && pointer == "/parallelism" && draft.value(name) != 1)
@@ -279,7 +289,8 @@ std::string in_words_of_settings(const Violation& violation, const std::string& 
   return text_of(violation);
 }
 
-// A question that only the user can answer: what is not said, and the option that says it.
+// A value that only the user can give: `what` is missing, and `answer` is the option that gives it,
+// such as "--set cluster.count=NUMBER".
 struct Question {
   std::string what, answer;
 };
@@ -356,7 +367,8 @@ void check_complete(const JobDraft& draft, const Settings& settings, const Rules
                    (all.size() == 1 ? "it" : "them") + " with" + answers);
 }
 
-// Returns a model in some words: its name, or its type and size.
+// Returns a short description of the key `model`: its name, or its type and sizes as far as they
+// are given.
 std::string words_of_model(const json& model) {
   if (model.is_string()) return model.get<std::string>();
   if (!model.is_object()) return model.dump();
@@ -435,7 +447,7 @@ Imported import_from(ReadFiles files, const ImportOptions& options, const Machin
   try {
     apply_rules(target.rules(), files.settings, draft, imported.settings);
   } catch (const InputError&) {
-    // A value that only the shell knows may be why a rule fails.
+    // A value that only the shell knows may be why the rule failed. check_complete() asks for it.
     if (files.settings.open().empty()) throw;
     draft.override_with(options.overrides);
     open_the_rest(files.settings, target.rules(), draft);

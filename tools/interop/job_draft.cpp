@@ -26,11 +26,11 @@ void JobDraft::set(std::string_view key, json value) {
   const auto add_news = [&] {
     if (std::ranges::find(news_, key) == news_.end()) news_.emplace_back(key);
   };
-  // Rules that depend on the key must see what --set says.
+  // The value of --set stays, because rules that depend on the key must see it.
   if (is_given(key)) return add_news();
   json* node = &job_;
   for (const std::string& part : parts_of(key)) {
-    if (!node->is_object() && !node->is_null()) return;  // --set says something else there
+    if (!node->is_object() && !node->is_null()) return;  // a value that is no object stays
     node = &(*node)[part];
   }
   *node = std::move(value);

@@ -1,5 +1,5 @@
-// A job with every choice made, as exports read it: each key of training and parallelism has a
-// value, which may be a default.
+// A job with every choice made, as exports read it. Each key of training and parallelism has a
+// value, which may be a default or null.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Takes the model that a setting names by its place on the Hugging Face Hub.
+// Translates a model's name on the Hugging Face Hub to a model of the zoo.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace meshwright::interop {
 
-// Sets the model to the one of the zoo that the setting names, and says so, unless the job has a
-// model already.
+// Sets the key `model` to the model of the zoo that the setting names, and adds a remark. If the
+// zoo has none for this name, asks the user for the model. Does nothing if the setting is absent or
+// the job has a model already.
 void take_named_model(Settings& from, const std::string& setting, JobDraft& to);
 
 }  // namespace meshwright::interop

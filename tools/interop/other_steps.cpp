@@ -88,14 +88,15 @@ bool is_asked_for(const json& value) {
   return !is_off(value) && value != "0" && value != 0 && !(value.is_array() && value.empty());
 }
 
-// Weights of these models on the Hub are quantized, and their names say so.
+// Returns whether a model's name on the Hub has a part that says that its weights are quantized.
 bool names_quantized_weights(const std::string& name) {
   for (const char* part : {"GPTQ", "AWQ", "AQLM", "-Int4", "-Int8", "-4bit", "-8bit"})
     if (name.find(part) != std::string::npos) return true;
   return false;
 }
 
-// Refuses programs that generate text. They are started as those that train are.
+// Throws InputError if the settings are those of a program that generates text. The same commands
+// start such programs and those that train.
 void refuse_generation(const Settings& settings) {
   constexpr const char* why = "the program generates text; give the start of one that trains";
   for (const char* name : {"gen_len", "prompt_len", "max_new_tokens"})

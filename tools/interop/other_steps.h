@@ -1,14 +1,14 @@
-// Finds settings by which a file trains in another way than the job that is made of it: on other
-// parameters, with other optimizers, with states on the host.
+// Finds settings with which a run trains differently from the job that is made of it: other
+// parameters, other optimizers, states on the host.
 #pragma once
 
 #include "tools/interop/settings.h"
 
 namespace meshwright::interop {
 
-// Adds a note for each such setting that leaves the plan near to the truth, and throws InputError
-// for the others. The targets that read settings of transformers' Trainer or of DeepSpeed call it
-// before their rules.
+// Adds a note for each such setting if the plan is still a good approximation, and throws
+// InputError for the others and for programs that generate text. Targets call it when they
+// translate the names of settings, before the rules are applied.
 void check_other_steps(Settings& settings);
 
 }  // namespace meshwright::interop

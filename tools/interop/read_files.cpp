@@ -1,4 +1,5 @@
-// Reads the files that import is given, and the files that their settings name if they lie beside.
+// Reads the files that import is given, and the files that their settings name, as far as
+// path_beside() finds them.
 #include <algorithm>
 #include <filesystem>
 #include <set>
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 // A setting that names another file of settings.
 struct NamesFile {
   std::string_view setting;
-  std::string_view kind;  // ".toml", ".json", ".yaml", or "hosts" for a list of hosts
+  std::string_view kind;  // the ending of its name, "hosts" for a list of hosts, or empty for any
   bool is_needed;         // without the file, degrees or batches would be lost
 };
 constexpr NamesFile names_file[] = {
@@ -46,8 +47,8 @@ bool is_script(const std::string& ending) {
   return false;
 }
 
-// Holds what one file says. `rank` orders what several files say: a command line comes before the
-// files that it names, because its arguments overwrite theirs.
+// Holds the settings of one file. `rank` orders files: a command line comes before the other files,
+// because its arguments overwrite theirs.
 struct FilePart {
   std::string file;
   Settings settings;
@@ -110,8 +111,8 @@ class FileReader {
                      "are");
   }
 
-  // Adds the file that an experiment of FlagScale takes from the folder beside it: with
-  // `defaults: [train: 8b]` it is train/8b.yaml. What the experiment itself says counts.
+  // Adds the file that an experiment of FlagScale takes from the folder beside it: with `defaults:
+  // [train: 8b]` it is train/8b.yaml. Settings of the experiment itself take precedence.
   static void add_defaults(const std::string& file, Settings& settings) {
     const auto found = std::ranges::find_if(
         settings.all(), [](const Setting& each) { return each.name == "defaults"; });
@@ -149,16 +150,17 @@ class FileReader {
     parts_.push_back({file, std::move(script.settings), 0});
   }
 
-  // Returns a name without the folder in which a script runs.
+  // Returns a path without a prefix that stands for the working folder, such as $PWD/.
   static std::string without_working_folder(std::string name) {
     for (const std::string_view here : {"`pwd`/", "$(pwd)/", "$PWD/", "${PWD}/"})
       if (name.starts_with(here)) return name.substr(here.size());
     return name;
   }
 
-  // Returns the path of a file that `from` names: one that is given, or one that lies beside. A
-  // name with folders may also begin in a folder above `from`, because examples are started in the
-  // root of their repository.
+  // Returns the path of a file that `from` names: a given file of the same name, or one in the
+  // folder of `from`. A relative path with folders may also begin in a folder up to eight levels
+  // above `from`, because examples are started in the root of their repository. Returns nothing if
+  // there is no such file, or if the name holds a variable.
   std::optional<std::string> path_beside(const std::string& from, std::string named) const {
     named = without_working_folder(std::move(named));
     if (named.empty() || named.find_first_of("$`*?\n") != std::string::npos) return std::nullopt;
@@ -191,7 +193,7 @@ class FileReader {
     return read_file(*path);
   }
 
-  // Reads the files that settings name, and those that these name.
+  // Reads the files that settings name, and those that these name, until there are 20 or more.
   void follow() {
     for (std::size_t i = 0; i < parts_.size() && parts_.size() < 20; ++i)
       for (const NamesFile& row : names_file) {
@@ -206,7 +208,7 @@ class FileReader {
 
   void follow(std::size_t from, const Setting& setting, const NamesFile& row) {
     std::string named = setting.value;
-    if (row.setting == "config-name") {  // Hydra's, without its ending
+    if (row.setting == "config-name") {  // Hydra adds the ending itself
       if (!named.ends_with(".yaml")) named += ".yaml";
       for (const Setting& each : parts_[from].settings.all())
         if (same_name(each.name, "config-path") && each.value.is_string())
@@ -249,7 +251,8 @@ class FileReader {
       parts_.push_back({file, std::move(settings), 1});
   }
 
-  // Reads a list of hosts, a line each: `name slots=8`, `name:8` or `name`.
+  // Reads a list of hosts, a line each: `name slots=8`, `name:8` or `name`. If lines give different
+  // slots, the last one counts.
   static Settings hosts_in(const std::string& file, const std::string& text) {
     std::set<std::string> hosts;
     std::string slots;
@@ -274,8 +277,8 @@ class FileReader {
     return settings;
   }
 
-  // Returns whether a setting is still missing, or is "auto", which in DeepSpeed's files leaves it
-  // to another file.
+  // Returns whether a setting is still missing, or is "auto", which in a file of DeepSpeed leaves
+  // it to another file.
   static bool is_open(const Settings& settings, const std::string& name) {
     return std::ranges::none_of(settings.all(), [&](const Setting& each) {
       return same_name(each.name, name) && each.value != "auto";

@@ -8,8 +8,9 @@ namespace meshwright::interop {
 
 namespace {
 
-// A name of a setting that only one framework has. A name that ends with `.` stands for all
-// settings below it. The first row that matches a file decides.
+// A name of a setting that is typical of a framework. A name that ends with `.` stands for all
+// settings below it. Some names occur in several frameworks, so the first row that matches a file
+// decides.
 struct Sign {
   std::string_view name;
   Framework framework;
@@ -61,7 +62,8 @@ constexpr Sign signs[] = {
     {"HyperParameters.", Framework::sagemaker},
 };
 
-// Signs of frameworks whose settings are not read, so that they are taken for no other one's.
+// Names of settings of frameworks that import does not read. They are checked first, so that their
+// files are not taken for those of another framework.
 struct ForeignSign {
   std::string_view name, framework;
 };
@@ -92,7 +94,7 @@ Framework recognize(const std::string& file, const Settings& settings) {
                        " are not read; write the job file by hand (docs/job-file.md), or give the "
                        "settings of one of " +
                        list_of(framework_names(), "and"));
-  // axolotl names DeepSpeed's file.
+  // A file of axolotl may name a configuration of DeepSpeed, which then decides.
   if (has(settings, "base_model") && has(settings, "zero_optimization."))
     return Framework::deepspeed;
   for (const Sign& sign : signs)

@@ -1,4 +1,4 @@
-// Recognizes the framework whose settings a file holds.
+// Recognizes the framework to which the settings of a file belong.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace meshwright::interop {
 
-// Returns the framework that the names of the settings belong to. `file` is for messages. Throws
-// InputError, which names --format, if no name is typical of a framework.
+// Returns the framework that the names of the settings, or else the program that they start, are
+// typical of. `file` is for messages. Throws InputError if there is none, or if the settings are
+// those of a framework that import does not read.
 Framework recognize(const std::string& file, const Settings& settings);
 
 }  // namespace meshwright::interop

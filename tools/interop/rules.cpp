@@ -8,8 +8,8 @@ namespace meshwright::interop {
 
 namespace {
 
-// Returns a rule for one key and one setting. `get` returns the setting's value as one of the key,
-// or null if the setting is absent, which `missing` then replaces. `put` returns the value to
+// Returns a rule for one key and one setting. `get` returns the setting's value as a value of the
+// key, or null if the setting has none. `missing` then replaces it. `put` returns the value to
 // write, or null to write nothing.
 Rule simple_rule(std::string key, std::string setting, json missing,
                  std::function<json(Settings&, const std::string&)> get,

@@ -1,5 +1,5 @@
-// Translates between the settings of a framework and the keys of the job file. A framework is a
-// list of rules. Its import, its export and its table in docs/interop.md all come from these rules.
+// Translates between the settings of a framework and the keys of the job file. A list of rules
+// describes a framework. Its import, its export and its table in docs/interop.md all use this list.
 #pragma once
 
 #include <functional>
@@ -16,9 +16,9 @@
 namespace meshwright::interop {
 
 struct Rule {
-  std::vector<std::string> keys;      // keys of the job file, for the documentation
-  std::vector<std::string> settings;  // names of the framework, for the documentation
-  // Reads the rule's settings, if they are present, and sets the rule's keys in the job.
+  std::vector<std::string> keys;      // keys of the job file that the rule may set
+  std::vector<std::string> settings;  // names in the framework, for the documentation and for hints
+  // Reads the rule's settings, as far as they are present, and sets the rule's keys in the job.
   std::function<void(Settings&, JobDraft&)> read;
   // Adds the rule's settings to the framework's, from the job's values. Null if there is nothing to
   // add here: a launcher or another rule writes them, or the framework has no such setting.
@@ -27,19 +27,19 @@ struct Rule {
 };
 using Rules = std::vector<Rule>;
 
-// Return the rule for one key that is one setting: a whole number, or any number. `missing` is what
-// the framework takes if the setting is absent. If it is not null, imports then write it into the
-// job. Null means that the job file has the same default. Exports always write the setting, so that
-// no default matters.
+// Return the rule for one key that is one setting: a whole number, or any number. If the setting is
+// absent, imports set the key to `missing`, the framework's default. Null leaves the key unset
+// then. Exports write the setting unless the key is null, so that no default matters.
 Rule whole_rule(std::string key, std::string setting, json missing = nullptr);
 Rule number_rule(std::string key, std::string setting, json missing = nullptr);
-// Returns the rule for a truth value. An export writes true only, as a flag of a command line,
-// unless `write_false` is set, for settings that have a value.
+// Returns the rule for a truth value. An export writes only true, as a flag of a command line,
+// unless `write_false` is set. Then it writes either value.
 Rule flag_rule(std::string key, std::string setting, bool write_false = false);
 // Returns the rule for a setting that turns off what is on by default, such as
-// --no-gradient-accumulation-fusion. The key has the opposite value of the setting.
+// --no-gradient-accumulation-fusion. The key has the opposite value of the setting. An export
+// writes the setting only if the key is false.
 Rule off_rule(std::string key, std::string setting);
-// Returns the rule for a key whose words (first of each pair) the framework spells differently
+// Returns the rule for a key whose words (first of each pair) have other spellings in the framework
 // (second). `missing` is as in whole_rule(), a word of the job file.
 Rule words_rule(std::string key, std::string setting,
                 std::vector<std::pair<std::string, std::string>> words, json missing = nullptr);

@@ -15,32 +15,32 @@
 
 namespace meshwright::interop {
 
-// A setting whose value only the shell knows ("$LAYERS").
+// A setting whose value contains a variable that only the shell knows ("$LAYERS").
 struct OpenSetting {
   std::string name, value, place;
 };
 
 struct Setting {
   std::string name;   // "micro-batch-size"; where files nest, dotted: "zero_optimization.stage"
-  json value;         // a command line's are strings, a flag alone is true; lists stay lists
+  json value;         // of a command line: strings, a list of them, or true for a flag
   std::string place;  // "run.sh:12", for messages
   bool is_read = false;
 };
 
-// Returns whether two names are the same setting: equal, if `-` and `_` count as one character.
+// Returns whether two names are the same setting. `-` and `_` count as the same character.
 bool same_name(std::string_view one, std::string_view other);
 
-// Returns the first variable of a shell in a value, without its sign: "LAYERS" of "$LAYERS",
-// "${LAYERS}" and "$((LAYERS * 2))" with a sign before it. Empty if there is none, or if a
-// $(command) stands in the value.
+// Returns the first variable of a shell in a value, without the `$` before it: "LAYERS" for
+// "$LAYERS" and "${LAYERS}", "1" for "$1". Returns an empty string if there is none, or if the
+// value contains a command, `$(command)` or one between backquotes.
 std::string shell_variable_in(const std::string& text);
 
 class Settings {
  public:
   Settings() = default;
-  // Messages write `before` in front of a setting's name: "--" for a command line.
-  // `has_variables`: values such as "$LAYERS" are variables that --define can give. A command line
-  // always has them.
+  // `before` is "--" for a command line. Messages write it in front of the names of most settings.
+  // With `has_variables`, values such as "$LAYERS" are variables that --define can give. A command
+  // line always has them.
   explicit Settings(std::string before, bool has_variables = false)
       : before_(std::move(before)), has_variables_(has_variables || before_ == "--") {}
 
@@ -58,10 +58,11 @@ class Settings {
   const Setting* read(std::string_view name);
   // Read a setting as a value. They return nothing, or an empty list, if it is absent or null, and
   // throw InputError with its place if it has the wrong type. A string that holds a number or a
-  // truth value ("8", "1e-4", "true") is taken as one. A variable that only the shell knows
-  // ("$LAYERS") counts as absent, and open() lists it, for a number and for a word that must be a
-  // known one. A flag of a command line is true then, because flags have no value. Other words keep
-  // the variable as their text, and a list of numbers refuses it.
+  // truth value ("8", "1e-4", "true") is taken as one.
+  //
+  // A variable that only the shell knows ("$LAYERS") counts as absent for whole(), number() and
+  // word() with known words, and open() then lists it, if has_variables(). flag() returns true for
+  // it on a command line. The other word() returns its text, and wholes() throws.
   std::optional<std::int64_t> whole(std::string_view name);
   // Reads a number of hosts, ranks, layers and the like: a whole number from `least` to 2^31 - 1.
   // Throws InputError for any other.
@@ -78,19 +79,20 @@ class Settings {
   // Adds a line for the user about what the reader of the file had to assume.
   void note(std::string text) { notes_.push_back(std::move(text)); }
   const std::vector<std::string>& notes() const { return notes_; }
-  // The settings that were read, but whose values only the shell knows.
+  // Returns the settings that is_open() found, or that were read, with values that only the shell
+  // knows.
   const std::vector<OpenSetting>& open() const { return open_; }
   void forget_open(std::size_t from) { open_.resize(from); }
-  // Returns whether only the shell, or the program, knows the value of a setting. open() then lists
-  // it.
+  // Returns whether the value contains a variable that only the shell, or the program, knows. If
+  // so, open() lists the setting from now on. Always false if these settings have no variables.
   bool is_open(const Setting& setting);
   // Returns the place and the name of a setting, for messages: "run.sh:12: --micro-batch-size: ".
   std::string where(const Setting& setting) const;
   // Returns a setting's name in the form that files of this kind have: "--bf16", "torchrun
   // --nnodes", "#SBATCH --nodes", "NCCL_DEBUG". If show_as() gave it another name, returns that.
   std::string spelled(const std::string& name) const;
-  // Says that settings which are not known belong to the script that is started, which has settings
-  // of its own.
+  // Says that unknown settings belong to the script that is started, which has arguments of its
+  // own.
   void others_are_of_script() { others_are_of_script_ = true; }
   bool are_others_of_script() const { return others_are_of_script_; }
   // Sets the launcher that starts the program, "deepspeed" or "accelerate". Empty: neither does.
@@ -101,8 +103,8 @@ class Settings {
   // Sets the name of a setting in messages, for settings that were translated from another
   // framework's names.
   void show_as(const std::string& name, std::string shown);
-  // Throws InputError with `problem`, the setting's name and its place, or the file if the setting
-  // is missing.
+  // Throws InputError with `problem`, the setting's name and its place. If the setting is missing,
+  // the file takes the place.
   [[noreturn]] void fail(std::string_view name, const std::string& problem) const;
 
  private:

@@ -1,5 +1,5 @@
 // Describes a framework that `import` and `export` can name: how its settings are read and written,
-// and what starts it.
+// and which command starts it.
 #pragma once
 
 #include <span>
@@ -25,19 +25,19 @@ struct InteropTarget {
   std::string_view title;  // "Megatron-LM, arguments of pretrain_gpt.py"
   const Rules& (*rules)();
   std::span<const WithoutMeaning> without_meaning;
-  // Returns the files that hold the settings. The launchers write the files that start the run
-  // (launch/).
+  // Returns the files that hold the settings. launch/ writes the files that start the run.
   std::vector<ExportedFile> (*files)(const JobValues& job, const Settings& settings);
-  // Returns the command that runs on each host, in the folder of the exported files.
+  // Returns the program and its arguments that each host runs in the folder of the exported files.
+  // It has no words if a service starts the run.
   Launch (*launch)(const JobValues& job, const Settings& settings);
   // Translates the names in the files to those of the rules, before the rules are applied. `given`
-  // holds the values of --set. Null if both have the same names.
+  // holds the values of --set. Null if no translation is needed.
   Settings (*translate)(Settings settings, const JobDraft& given) = nullptr;
   // Returns how the framework spells a name of the rules, for messages. Null if it spells names as
   // the rules do.
   std::string (*spelled)(std::string_view name) = nullptr;
-  // Returns a line for each difference between a file of the export and the plan. Null if there is
-  // none.
+  // Returns a line for each way in which a run of the exported files differs from the plan. Null if
+  // this framework has no such lines.
   std::vector<std::string> (*warnings)(const JobValues& job) = nullptr;
 };
 

@@ -61,8 +61,9 @@ std::vector<std::string> split(const std::string& text, char by) {
   return parts;
 }
 
-// Gathers what the options say. `is_agent`: another program starts the ranks, so the tasks that
-// were counted are not ranks.
+// Gathers the numbers of hosts and processes from the options. `has_agent` means that torchrun,
+// deepspeed or accelerate starts the ranks on each host, so the tasks of the outer launcher are not
+// ranks.
 class ClusterSizes {
  public:
   ClusterSizes(Settings& from, JobDraft& to) : from_(from), to_(to) {}
@@ -100,8 +101,8 @@ class ClusterSizes {
     return word.value_or("");
   }
 
-  // Returns a count, or nothing if the option is absent or only the shell knows it. `open` then
-  // names the option.
+  // Returns a count, or nothing if the option is absent, is a range or contains a variable of the
+  // shell. In the last two cases `open` is set to the option and its value.
   Count count(const std::string& name, std::string& open) {
     const std::string text = text_of(name);
     if (text.empty()) return {};
@@ -109,7 +110,7 @@ class ClusterSizes {
       open = from_.spelled(name) + " " + text;
       return {};
     }
-    if (text.find_first_of(":-") != std::string::npos && text[0] != '-') {  // 1:4, 2-4
+    if (text.find_first_of(":-") != std::string::npos && text[0] != '-') {  // a range: 1:4, 2-4
       open = from_.spelled(name) + " " + text + " (a range)";
       return {};
     }
@@ -119,11 +120,12 @@ class ClusterSizes {
   Count hosts(const std::string& name) { return count(name, open_hosts_); }
   Count each(const std::string& name) {
     const std::string text = text_of(name);
-    if (text == "gpu" || text == "auto" || text == "cpu") return {};  // as many as there are
+    if (text == "gpu" || text == "auto" || text == "cpu") return {};  // one process per device
     return count(name, open_each_);
   }
 
-  // Returns the number of GPUs in `8`, `a100:8` or `gpu:a100:8`.
+  // Returns the number of GPUs in `8`, `a100:8` or `gpu:a100:8`, or nothing if the option gives
+  // none.
   Count gpus(const std::string& name) {
     const std::string text = text_of(name);
     if (text.empty() || is_open(text)) return {};
@@ -197,7 +199,8 @@ class ClusterSizes {
     if (on_host && !has_agent) each_ = all ? std::min(*all, *on_host) : *on_host;
   }
 
-  // Spreads processes over hosts whose number no option says: as many hosts as their GPUs need.
+  // Spreads processes, one per GPU, over hosts whose number no option gives. Asks for the machine
+  // if its GPUs per host are unknown.
   void spread(std::int64_t processes, const std::string& name) {
     const Count on_host = from_machine();
     if (!on_host) {
@@ -213,7 +216,8 @@ class ClusterSizes {
     each_ = std::min(processes, *on_host);
   }
 
-  // Returns the GPUs of a host of the machine that --set gives.
+  // Returns the GPUs of one host if the job's ranks are known by now, for example because --set
+  // gives the machine.
   Count from_machine() const {
     const std::optional<int> ranks = to_.ranks();
     if (!ranks) return {};

@@ -1,4 +1,4 @@
-// Knows the settings that training over AWS's network cards (EFA) needs.
+// Returns what training over AWS's network cards (EFA) needs to know about a machine.
 #include <algorithm>
 
 #include "hwprofiles/load.h"
@@ -8,16 +8,15 @@ namespace meshwright::interop {
 
 namespace {
 
-// Machines on which GPUs are read and written over the network only if FI_EFA_USE_DEVICE_RDMA asks
-// for it (sagemaker-hyperpod-recipes, launcher/efa.py). On later ones libfabric turns it on by
-// itself.
+// Machines on which EFA reads and writes GPU memory directly only if FI_EFA_USE_DEVICE_RDMA is set
+// (sagemaker-hyperpod-recipes, launcher/efa.py).
 constexpr std::string_view asking_for_rdma[] = {"p4d.24xlarge", "p4de.24xlarge", "p5.4xlarge",
                                                 "p5.48xlarge"};
 
 }  // namespace
 
-// Returns whether a name is that of an EC2 machine with GPUs: a family that begins with p or g, a
-// dot and a size, as in "p4d.24xlarge".
+// Returns whether a name looks like that of an EC2 machine with GPUs: a family that begins with p
+// or g, a dot, and a size that ends with "xlarge" or is "metal", as in "p4d.24xlarge".
 bool is_aws_machine(std::string_view machine) {
   const std::size_t dot = machine.find('.');
   if (dot == std::string_view::npos) return false;

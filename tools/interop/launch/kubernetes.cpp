@@ -13,7 +13,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-// Escapes `text` for the kubelet, which replaces $(NAME) by a variable and $$ by $.
+// Escapes `text` for the kubelet, which replaces $(NAME) by the value of a variable and $$ by $.
 std::string literal(const std::string& text) {
   std::string result;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -72,7 +72,8 @@ ordered_json resources_of(const Launch& launch) {
   return {{"limits", counts}, {"requests", counts}};
 }
 
-// Returns a pod on the job's machine with this container, whose ranks share memory.
+// Returns a pod with this container, whose /dev/shm is in memory so that its ranks can share
+// tensors. On an AWS machine the pod selects nodes of this machine.
 ordered_json pod_with(const Launch& launch, ordered_json container) {
   ordered_json pod;
   if (is_aws_machine(launch.machine))

@@ -12,7 +12,7 @@ namespace meshwright::interop {
 
 namespace {
 
-// A file that a launcher needs. The files of one launcher are neighbours.
+// A file that a launcher needs. The rows of one launcher follow each other.
 struct Launcher {
   const char* name;
   const char* file;
@@ -45,7 +45,7 @@ std::vector<LaunchFile> launch_files(std::string_view launcher, const Launch& la
     throw InputError("unknown launcher '" + std::string(launcher) +
                      "'; known: " + list_of(known, "and"));
   std::vector<LaunchFile> files;
-  if (launch.words.empty()) return files;  // a service starts it, which the target's files tell
+  if (launch.words.empty()) return files;  // a service starts the run
   for (const Launcher& each : launchers)
     if (launcher == each.name) files.push_back({each.file, each.text(launch), each.is_program});
   return files;

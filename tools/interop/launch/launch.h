@@ -1,4 +1,4 @@
-// Writes the files that start a training run on several hosts, for each launcher that clusters
+// Writes the files that start a training run on one or more hosts, for each launcher that clusters
 // have.
 #pragma once
 
@@ -25,8 +25,7 @@ struct LaunchWord {
   }
 };
 
-// Describes one run. Every host gets the same words, and a launcher of the framework starts one
-// process per GPU on it.
+// Describes one run. Every host gets the same words, and every GPU one process.
 struct Launch {
   std::string name;     // of the run, from the job
   std::string machine;  // as meshwright names it: "p4d.24xlarge"
@@ -34,8 +33,9 @@ struct Launch {
   // The program and its arguments, without what starts it: {"pretrain_gpt.py", "--bf16", ...} or
   // {"-m", "torchtitan.train", ...}.
   std::vector<LaunchWord> words;
-  // The command that starts `words` instead of torchrun: {"accelerate", "launch", ...}. The
-  // launcher adds --num_machines and similar options by itself if it knows them.
+  // The command that starts `words` instead of torchrun: {"accelerate", "launch", ...}. If it is
+  // accelerate or deepspeed, the launch files add its options for the hosts, such as
+  // --num_machines.
   std::vector<std::string> starter;
   std::map<std::string, std::string> environment;
 };
@@ -48,9 +48,9 @@ struct LaunchFile {
 
 // Returns the names of the known launchers, in the order of the table in launch.cpp.
 const std::vector<std::string>& launcher_names();
-// Returns the files with which `launcher` starts the run. Empty if the launch has no words, because
-// a service starts the run. Throws InputError, which names the known launchers, if `launcher` is
-// unknown.
+// Returns the files with which `launcher` starts the run, or none if the launch has no words,
+// because a service starts the run. Throws InputError, which names the known launchers, if
+// `launcher` is unknown.
 std::vector<LaunchFile> launch_files(std::string_view launcher, const Launch& launch);
 
 }  // namespace meshwright::interop

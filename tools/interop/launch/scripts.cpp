@@ -6,7 +6,7 @@ namespace meshwright::interop {
 
 namespace {
 
-constexpr const char* port = "29500";  // torch's own
+constexpr const char* port = "29500";  // torch.distributed's default
 
 std::string head_of_script(const Launch& launch, const std::string& more) {
   return "#!/bin/bash\n" + more + "set -euo pipefail\n\n" + exports(environment_of(launch));
@@ -27,7 +27,7 @@ Words in_shell_of_host(const Launch& launch, const HostExpressions& place) {
 std::string processes(const Launch& launch) { return std::to_string(launch.gpus_per_host); }
 
 // A line that tells shellcheck that the variables in single quotes are meant to be evaluated later,
-// on each host.
+// on each host or by each rank.
 constexpr const char* own_variables =
     "# shellcheck disable=SC2016  # each host's or rank's own variables\n";
 
@@ -117,7 +117,7 @@ std::string mpirun_script(const Launch& launch) {
       "none"};
   for (const auto& [name, value] : environment_of(launch)) append(words, {"-x", name});
   append(words, {"-x", "MASTER_ADDR", "-x", "MASTER_PORT", "-x", "PATH"});
-  if (by_gpu)  // what torch.distributed looks for
+  if (by_gpu)  // torch.distributed reads these variables
     append(words, {"bash", "-c",
                    "'RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE "
                    "LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK "
