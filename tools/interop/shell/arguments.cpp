@@ -1,5 +1,5 @@
 // Finds the command of a shell script that starts the training, and reads its arguments and those
-// of what starts it.
+// of the programs that start it.
 #include <algorithm>
 #include <cctype>
 #include <span>
@@ -14,8 +14,8 @@ namespace meshwright::interop {
 
 namespace {
 
-// A command that starts a Python program: the index of the program's word, and of its first
-// argument.
+// A command that starts a Python program: the index of the program's word, the index of its first
+// argument, and a score for how likely it is the training.
 struct Start {
   const ShellCommand* command = nullptr;
   std::size_t program = 0, begin = 0;
@@ -23,7 +23,7 @@ struct Start {
   const ShellWord& word() const { return command->words[program]; }
 };
 
-// Arguments that only trainers have.
+// Arguments that make it likely that a program is a trainer.
 constexpr std::string_view trainers[] = {
     "num-layers",        "micro-batch-size", "global-batch-size",
     "train-iters",       "train-samples",    "tensor-model-parallel-size",
@@ -32,7 +32,7 @@ constexpr std::string_view trainers[] = {
     "num-train-epochs",  "max-steps",        "gradient-accumulation-steps",
     "use-mcore-models",  "training.steps",   "batch-size",
     "trainer.num-nodes", "trainer.devices",  "max-seq-length"};
-// Parts of names of programs that help a training.
+// Parts of the names of programs that are not the training itself, such as those that prepare data.
 constexpr std::string_view helpers[] = {"preprocess", "prepare", "download", "convert",  "tokeniz",
                                         "make_data",  "merge",   "eval",     "generate", "infer",
                                         "server",     "check",   "report",   "plot"};
@@ -70,7 +70,7 @@ bool ends_arguments(const std::string& word) {
   return sign != std::string::npos && sign < 2 && word[sign] == '>';
 }
 
-// Returns whether a word is one variable that is not given: $EXTRA_ARGS.
+// Returns whether a word is nothing but one variable, which the script does not set: $EXTRA_ARGS.
 bool is_missing_variable(const std::string& word) {
   if (word.size() < 2 || word[0] != '$') return false;
   return word.find_first_not_of("{}[]@*", 1) != std::string::npos &&
@@ -102,7 +102,8 @@ class ArgumentReader {
   ArgumentReader(const ShellOutcome& outcome, Settings& settings)
       : outcome_(outcome), settings_(settings) {}
 
-  // Reads the start of the training. Returns false if there is none.
+  // Reads the start of the training. Returns false if no command starts a Python program with
+  // arguments.
   bool read() {
     std::vector<Start> starts;
     for (const ShellCommand& command : outcome_.commands)
@@ -233,7 +234,8 @@ class ArgumentReader {
       if (starter != nullptr && starter->key == "torchrun") torchrun = &each;
       if (torchrun != nullptr && is_missing_variable(each.text)) open = &each;
     }
-    // torchrun starts one process where it is not told how many.
+    // torchrun starts one process on each host by default. A variable without a value may hold the
+    // option.
     if (torchrun != nullptr && !settings_.has("torchrun.nproc-per-node")) {
       settings_.add("torchrun.nproc-per-node", open != nullptr ? open->text : "1",
                     place(*torchrun));
@@ -321,7 +323,8 @@ class ArgumentReader {
     ++overrides_;
   }
 
-  // Keeps the name of a file of settings that a program has as an argument without a name.
+  // Keeps the name of a file of settings that a program is given without an option. The last one
+  // counts.
   void take_plain(const ShellWord& word) {
     for (const char* ending : {".json", ".yaml", ".yml", ".toml"})
       if (word.text.ends_with(ending)) settings_.add("program.file", word.text, place(word));
@@ -369,7 +372,7 @@ ReadScript read_script(const std::string& text, const std::string& file,
   std::string helper;
   Settings settings = settings_of(outcome, has_start, helper);
   if (!has_start) {
-    // The start may be in a branch that a variable decides which is not given.
+    // The start may be in a branch that depends on a variable that is not given.
     ShellOutcome all = walk_shell(script, file, sources, true);
     Settings others = settings_of(all, has_start, helper);
     if (has_start) {

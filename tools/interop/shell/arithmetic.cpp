@@ -1,4 +1,4 @@
-// Computes $(( )) of shell scripts.
+// Evaluates the arithmetic expressions $(( )) of shell scripts.
 #include <cctype>
 
 #include "tools/interop/shell/variables.h"

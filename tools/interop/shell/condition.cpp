@@ -94,7 +94,7 @@ class Condition {
           matches_ ? fnmatch(right->c_str(), left->c_str(), 0) == 0 : *left == *right;
       return equal == (how != "!=");
     }
-    if ((left && left->empty()) || (right && right->empty())) return false;  // an error in a shell
+    if ((left && left->empty()) || (right && right->empty())) return false;  // an error of `[`
     const auto one = whole(left), other = whole(right);
     if (!one || !other) return Value();
     if (how == "-eq") return *one == *other;

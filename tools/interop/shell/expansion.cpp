@@ -11,10 +11,10 @@ namespace meshwright::interop {
 
 namespace {
 
-constexpr int most_levels = 16;  // of texts that are expanded inside of others
+constexpr int most_levels = 16;  // most texts that are expanded inside of each other
 
-// Returns `value` without the shortest or the longest part that matches `pattern`, at its begin or
-// at its end.
+// Returns `value` without the shortest or the longest part at its begin or at its end that matches
+// `pattern`. Returns `value` if no part matches.
 std::string without(const std::string& value, const std::string& pattern, bool at_end,
                     bool longest) {
   for (std::size_t i = 0; i <= value.size(); ++i) {
@@ -26,8 +26,8 @@ std::string without(const std::string& value, const std::string& pattern, bool a
   return value;
 }
 
-// Returns the end of the $(command) or `command` that begins at `at`, or `at` if none does. What an
-// unknown command prints takes the place of its text, whose blanks separate no words.
+// Returns the end of the $(command) or `command` that begins at `at`, or `at` if none does. A
+// command whose output is unknown stays as its text, and blanks in it separate no words.
 std::size_t end_of_command(const std::string& text, std::size_t at) {
   if (text[at] == '`') {
     const std::size_t close = text.find('`', at + 1);
@@ -72,7 +72,7 @@ std::vector<ShellWord> ShellVariables::Expansion::words(bool splits) {
     } else if (c == '"') {
       double_quoted();
     } else if (c == '$' && raw_.compare(at_ + 1, 1, "'") == 0) {
-      ++at_;  // $'text'
+      ++at_;  // $'text' is read as 'text'
     } else if (c == '$') {
       dollar(false);
     } else if (c == '`') {
@@ -112,8 +112,8 @@ std::string ShellVariables::Expansion::document() {
   return text;
 }
 
-// Expands "text". A quoted list without items, such as "$@" where no arguments are given, is no
-// word.
+// Expands "text". A quoted list without items, such as "$@" without arguments, adds no word if
+// nothing else is between the quotes.
 void ShellVariables::Expansion::double_quoted() {
   const bool begins_word = !is_in_word_;
   is_empty_list_ = false;
@@ -218,7 +218,8 @@ std::optional<std::vector<ShellWord>> ShellVariables::Expansion::items_of(const 
   return known->items;
 }
 
-// Returns NAME if a text is nothing but $NAME or ${NAME}, a variable that is not set.
+// Returns NAME if a text is nothing but $NAME or ${NAME} and this variable is not set, otherwise an
+// empty string.
 std::string ShellVariables::Expansion::missing_in(const std::string& text) {
   if (text.size() < 2 || text[0] != '$') return {};
   std::string name = text.substr(1);
@@ -228,7 +229,8 @@ std::string ShellVariables::Expansion::missing_in(const std::string& text) {
   return name;
 }
 
-// Adds the value of $NAME, or of ${NAME[SUBSCRIPT]}.
+// Adds the value of $NAME, or of ${NAME[SUBSCRIPT]}. If there is none, add_missing() decides what
+// is added.
 void ShellVariables::Expansion::value_of(const std::string& name, const std::string& subscript,
                                          const std::string& all, bool quoted) {
   const auto items = items_of(name);
@@ -305,7 +307,8 @@ void ShellVariables::Expansion::parentheses(bool quoted) {
   quoted ? add(*value) : add_split({*value, line_});
 }
 
-// Returns `value` changed by what follows its name in braces: %.py, ##*/, /a/b, :0:3, ^^, ...
+// Returns `value` changed by the text after its name in braces: %.py, ##*/, /a/b, :0:3, ^^. The
+// /a/b form takes `a` literally and not as a pattern.
 std::string ShellVariables::Expansion::changed(std::string value, const std::string& how) {
   const std::size_t twice = how.size() > 1 && how[1] == how[0] ? 2 : 1;
   switch (how[0]) {
@@ -401,7 +404,7 @@ void ShellVariables::Expansion::braces(bool quoted) {
   }
   if (how.empty()) return value_of(name, subscript, all, quoted);
   if (!items) return add_missing(name, all);
-  if (is_list) {  // ${@:2} and the like: which words remain
+  if (is_list) {  // ${@:2} and the like keep the later words
     std::vector<ShellWord> rest = *items;
     const auto begin = how[0] == ':' ? of_.arithmetic(how.substr(1, how.find(':', 1) - 1))
                                      : std::optional<std::int64_t>(0);

@@ -1,4 +1,4 @@
-// Expands one word of a shell script. Only variables.cpp and substitution.cpp use it.
+// Expands one word, or one here-document, of a shell script.
 #pragma once
 
 #include "tools/interop/shell/variables.h"
@@ -6,7 +6,8 @@
 namespace meshwright::interop {
 
 // Returns what `$(command)` prints if that follows from its words: echo, expr, seq, basename and
-// dirname. Returns nothing for every other command, because nothing is executed.
+// dirname with arguments, and `echo EXPRESSION | bc`. Returns nothing for every other command,
+// because nothing is executed.
 std::optional<std::string> printed_by(const std::string& command, int line,
                                       ShellVariables& variables);
 
@@ -15,9 +16,10 @@ class ShellVariables::Expansion {
   Expansion(ShellVariables& of, const std::string& raw, int line)
       : of_(of), raw_(raw), line_(line), file_(of.index_) {}
 
-  // `splits`: unquoted values are split at blanks.
+  // Returns the words to which the text expands. With `splits`, unquoted values are split at
+  // blanks.
   std::vector<ShellWord> words(bool splits);
-  // Expands as between double quotes.
+  // Returns the text as that of a here-document: variables are replaced, and quotes stay.
   std::string document();
 
  private:
@@ -42,7 +44,7 @@ class ShellVariables::Expansion {
   int line_, file_;
   std::size_t at_ = 0;
   bool splits_ = true, is_in_word_ = false;
-  bool is_empty_list_ = false;  // of the list that was expanded last
+  bool is_empty_list_ = false;  // whether the last expanded list had no items
   std::vector<ShellWord> found_;
 };
 

@@ -13,7 +13,7 @@ namespace meshwright::interop {
 
 namespace {
 
-constexpr int most_scripts = 8;    // of scripts and functions inside of others
+constexpr int most_scripts = 8;    // most scripts and functions inside of each other
 constexpr int most_rounds = 1000;  // of all loops together
 constexpr std::size_t most_commands = 20'000;
 
@@ -46,7 +46,7 @@ class ShellWalk {
     variables_.enter(file, static_cast<int>(outcome_.files.size()) - 1);
   }
 
-  // Walks a text, which stays valid for the functions that it defines.
+  // Walks a text. The parsed script is kept, because functions that it defines point into it.
   void script(const std::string& text, int line) {
     if (++level_ > most_scripts) return void(--level_);
     scripts_.push_back(parse_shell(text, variables_.file(), line));
@@ -62,7 +62,7 @@ class ShellWalk {
     --level_;
   }
 
-  // Sets the variables that Slurm sets by its options.
+  // Sets the environment variables that Slurm derives from the options of a job or of a starter.
   void know_queue(const std::vector<StarterSetting>& settings) {
     std::map<std::string, std::string> said;
     for (const StarterSetting& each : settings)
@@ -85,7 +85,8 @@ class ShellWalk {
         variables_.set(name, std::to_string(*nodes * *each), 0);
   }
 
-  // Performs commands one after the other. Returns the status of the last one.
+  // Performs commands in order, as far as && and || let it. Returns the status of the last one that
+  // it performed.
   ShellStatus block(const ShellScript& script, const ShellBlock& nodes) {
     ShellStatus last;
     for (const ShellNode& node : nodes) {
@@ -111,7 +112,8 @@ class ShellWalk {
     return last;
   }
 
-  // Leaves out what a condition decides against. Variables that it would set get the doubts.
+  // Leaves out a command that a condition decides against. Variables that it would set get the
+  // doubts. With performs_all_ and a doubt, the command is performed instead.
   void skip(const ShellScript& script, const ShellNode& node, const ShellDoubts& doubts) {
     if (performs_all_ && !doubts.empty()) {
       ++undecided_;
@@ -245,7 +247,7 @@ class ShellWalk {
       }
       is_repeated_ = was_repeated || i > 0;
       block(script, node.body);
-      // Without a counter that the walk sees, the loop would go on for ever.
+      // A condition of one word, such as `true`, would never end the loop.
       if (node.condition.size() == 1 && node.condition[0].words.size() == 1) break;
     }
     is_repeated_ = was_repeated;
@@ -394,7 +396,9 @@ class ShellWalk {
     written_.perform(texts, document, outputs, node.before == "|");
   }
 
-  // Walks the here-document of a command that starts its input as a script: sbatch, bash, ssh, ...
+  // Walks the here-document of a command as a script, because commands such as sbatch, bash and ssh
+  // run their input. Returns false if the command has a Python interpreter, whose input is no shell
+  // script.
   bool script_of_document(const ShellScript& script, const ShellNode& node,
                           const std::vector<ShellWord>& words) {
     if (std::ranges::any_of(words, [](const ShellWord& each) { return is_python(each.text); }))
@@ -405,7 +409,7 @@ class ShellWalk {
     return true;
   }
 
-  // Walks a text that `words` start.
+  // Walks `text` as a script that the command `words` starts.
   void script_inside(const std::string& text, int line, const std::vector<ShellWord>& words) {
     const std::vector<ShellWord> before = prefix_;
     prefix_ = prefixed(words);
@@ -415,7 +419,8 @@ class ShellWalk {
     try {
       script(text, std::max(line, 1));
     } catch (const InputError&) {
-      // Variables can bring in text that is no script: a quote in a comment, for example.
+      // Variables can bring in text that is no script: a quote in a comment, for example. Its words
+      // then count as those of one command.
       level_ = level;
       outcome_.commands.push_back({prefixed(split_at_blanks(text, line)), doubts_, is_repeated_});
     }
@@ -430,8 +435,9 @@ class ShellWalk {
     return words;
   }
 
-  // Walks the script that a command has as a word (`bash -c TEXT`), or names (`bash run.sh`), if it
-  // is one. A word is a script if it starts a program of Python.
+  // Walks the script that a command has as a word (`bash -c TEXT`), or names (`bash run.sh`), and
+  // returns whether there was one. A word with blanks is a script if it follows -c or a similar
+  // option, or if it mentions Python, torchrun or -m.
   bool inner_text(const std::vector<ShellWord>& words, std::size_t first) {
     for (std::size_t i = first; i < words.size(); ++i) {
       const std::string& text = words[i].text;
@@ -482,8 +488,8 @@ class ShellWalk {
   ShellOutcome outcome_;
   std::list<ShellScript> scripts_;
   std::map<std::string, Function, std::less<>> functions_;
-  std::vector<ShellWord> prefix_;  // words of the commands that start the present script
-  ShellDoubts doubts_;             // of the present branch
+  std::vector<ShellWord> prefix_;  // words of the commands that start the current script
+  ShellDoubts doubts_;             // of the current branch
   int undecided_ = 0, level_ = 0, rounds_ = 0, is_inside_ = 0;
   bool has_stopped_ = false, is_repeated_ = false;
 };

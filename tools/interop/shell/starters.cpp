@@ -61,7 +61,8 @@ constexpr RankStarterOption of_jsrun[] = {{"-n --nrs", "nrs"},
                                           {"-r --rs_per_host", "rs-per-host"},
                                           {"-a --tasks_per_rs", "tasks-per-rs"}};
 constexpr RankStarterOption of_flux[] = {{"-N --nodes", "nodes"}, {"-n --ntasks", "ntasks"}};
-// torchtune's `tune run` takes torchrun's options (torchtune 0.6, _cli/run.py).
+// torchtune's `tune run` takes torchrun's options (torchtune 0.6, _cli/run.py), so it is in the row
+// of torchrun.
 
 constexpr RankStarter starters[] = {
     {"torchrun torch.distributed.run torch.distributed.launch tune", "torchrun", of_torchrun},
@@ -103,7 +104,8 @@ bool holds(std::string_view list, std::string_view word) {
 
 bool is_letter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
 
-// An option that a word of a command is: its row, or null, and the value that the word holds.
+// A word of a command that is an option: its row, or null if no row has it, its spelling without a
+// value, and the value if the word holds one.
 struct FoundOption {
   const RankStarterOption* row = nullptr;
   std::string spelled, value;
@@ -122,7 +124,7 @@ FoundOption option_in(const std::string& word, std::span<const RankStarterOption
       found.row = &row;
       return found;
     }
-  // -N4: a letter with its number.
+  // An option such as -N4 holds its number in the same word.
   if (word.size() > 2 && word[0] == '-' && is_letter(word[1]) && word[2] >= '0' && word[2] <= '9')
     for (const RankStarterOption& row : rows)
       if (holds(row.spellings, word.substr(0, 2)))
@@ -140,12 +142,13 @@ void add_options(const RankStarter& starter, std::span<const ShellWord> words,
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i].text;
     if (!looks_like_option(word)) {
-      // Options of what the starter starts are not its own: srun bash -c.
+      // Options after a wrapper or Python are those of the program that is started, as in srun bash
+      // -c.
       if (i > 0 && (is_wrapper(word) || is_python(word))) return;
       continue;
     }
     FoundOption option = option_in(word, starter.options);
-    if (option.row == nullptr && !word.starts_with("--")) continue;  // of no interest here
+    if (option.row == nullptr && !word.starts_with("--")) continue;  // a short option without a row
     const bool may_follow = i + 1 < words.size() && !looks_like_option(words[i + 1].text) &&
                             !is_wrapper(words[i + 1].text) && !is_python(words[i + 1].text);
     if (!option.has_value && may_follow) option.value = words[i + 1].text;
@@ -158,7 +161,8 @@ void add_options(const RankStarter& starter, std::span<const ShellWord> words,
   }
 }
 
-// Adds the parts of a resource list such as select=4:ngpus=8 that say sizes.
+// Adds settings for the numbers of nodes, GPUs and processes in a resource list such as
+// select=4:ngpus=8.
 void add_resources(const std::string& text, const ShellWord& word, const char* shown,
                    std::vector<StarterSetting>& all) {
   std::string parts = text;

@@ -1,5 +1,6 @@
-// Describes the programs that start the ranks of a run, and which of their options say how many
-// hosts and processes there are. A starter is a row of a table in starters.cpp.
+// Describes the programs that start the ranks of a run, and those of their options that are of
+// interest, mostly the numbers of hosts and processes. A starter is a row of a table in
+// starters.cpp.
 #pragma once
 
 #include <cstddef>
@@ -25,16 +26,16 @@ struct RankStarter {
 
 // An option of a starter, as a setting.
 struct StarterSetting {
-  std::string name;   // "srun.nodes"; an option that is in no row keeps its own name
+  std::string name;   // "srun.nodes"; an option without a row keeps its name, with - for _
   std::string shown;  // "srun -N"
   std::string value;  // "true" for an option without a value
-  ShellWord word;     // where it is
+  ShellWord word;     // the option's word, for its place
 };
 
-// Returns the starter that a word names, or null.
+// Returns the starter that a word names, with or without folders, or null.
 const RankStarter* starter_of(const std::string& word);
-// Returns whether a word names a program that runs others without changing how many there are, or
-// that runs Python.
+// Return whether a word names a program that runs the command after it, such as env, bash or a
+// starter, or a Python interpreter.
 bool is_wrapper(const std::string& word);
 bool is_python(const std::string& word);
 // Returns whether a command with this name starts no run, whatever its arguments say: echo, cp, ...
@@ -42,10 +43,10 @@ bool starts_nothing(const std::string& word);
 // Returns a path without its folders.
 std::string program_of(const std::string& word);
 
-// Returns the settings that the options of all starters in `words` say.
+// Returns the settings that the options of all starters in `words` give.
 std::vector<StarterSetting> starter_settings(std::span<const ShellWord> words);
 // Returns the settings of a comment for a queue: `#SBATCH --nodes=2 # hosts`, `#PBS -l select=2`,
-// `#BSUB -nnodes 2`, `#PJM -L node=2`. Empty for other comments.
+// `#BSUB -nnodes 2`, `#PJM -L node=2`, `#COBALT -n 2`. Empty for other comments.
 std::vector<StarterSetting> queue_settings(const ShellWord& comment);
 
 }  // namespace meshwright::interop

@@ -1,4 +1,4 @@
-// Says what `$(command)` prints if that follows from its words alone.
+// Determines what `$(command)` prints if that follows from its words.
 #include "tools/interop/shell/expansion.h"
 
 namespace meshwright::interop {

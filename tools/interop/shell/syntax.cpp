@@ -25,7 +25,7 @@ class ShellParser {
   ShellScript script() {
     while (at_ < text_.size()) {
       for (ShellNode& each : block({})) script_.block.push_back(std::move(each));
-      if (at_ < text_.size()) ++at_;  // a bracket that closes nothing
+      if (at_ < text_.size()) ++at_;  // a bracket or ;; that closes nothing
     }
     return std::move(script_);
   }
@@ -74,7 +74,7 @@ class ShellParser {
     }
   }
 
-  // Skips blanks, line continuations and comments.
+  // Skips blanks, line continuations and comments. The comments are collected in the script.
   void skip_blanks() {
     while (at_ < text_.size()) {
       if (is_blank(text_[at_])) {
@@ -92,7 +92,8 @@ class ShellParser {
     }
   }
 
-  // Skips what separates commands, and returns the operator before the next one.
+  // Skips what separates commands, and returns the operator before the next command. A new line and
+  // & count as ;.
   std::string separator() {
     std::string found;
     while (true) {
@@ -139,7 +140,8 @@ class ShellParser {
     return found;
   }
 
-  // Reads the letters of a reserved word.
+  // Reads characters that a reserved word can have, such as `if` or `{`. Returns an empty string if
+  // the word goes on with other characters.
   std::string plain_word() {
     const std::size_t begin = at_;
     while (at_ < text_.size() && (is_shell_name_character(text_[at_]) || text_[at_] == '}' ||
@@ -317,7 +319,7 @@ class ShellParser {
     return with_redirections(std::move(node));
   }
 
-  // Reads the redirections after a block.
+  // Reads the redirections after a block and returns the node with them.
   ShellNode with_redirections(ShellNode node) {
     while (true) {
       skip_blanks();
@@ -325,7 +327,8 @@ class ShellParser {
     }
   }
 
-  // Returns the end of a place for a value to fill in, <path-to-data>, or 0 if none is at `at`.
+  // Returns the end of a placeholder for the user's value, such as <path-to-data>, that begins at
+  // `at`, or 0 if none does.
   std::size_t filled_in(std::size_t at) const {
     std::size_t end = at + 1;
     while (end < text_.size() && (is_shell_name_character(text_[end]) || text_[end] == '-' ||
@@ -336,7 +339,7 @@ class ShellParser {
     return text_[at] == '<' && closes ? end + 1 : 0;
   }
 
-  // Reads a redirection, if one is here.
+  // Reads a redirection, if one is here, and returns whether there was one.
   bool redirection(ShellNode& node) {
     std::size_t end = at_;
     while (end < text_.size() && std::isdigit(static_cast<unsigned char>(text_[end])) != 0) ++end;
@@ -407,7 +410,8 @@ class ShellParser {
     }
   }
 
-  // Reads an operator inside of [[ ]], which would end any other command.
+  // Reads an operator or a new line inside of [[ ]], which would end any other command. Returns
+  // whether there was one.
   bool comparison_word(ShellNode& node) {
     if (at_ >= text_.size()) return false;
     if (text_[at_] == '\n') {
@@ -423,7 +427,8 @@ class ShellParser {
     return false;
   }
 
-  // Reads a word with all that is quoted and nested in it. Empty if an operator is here.
+  // Reads a word with all that is quoted and nested in it. The word is empty if an operator is
+  // here.
   ShellText word() {
     const std::size_t begin = at_;
     const int line = line_;

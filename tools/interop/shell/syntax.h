@@ -13,7 +13,7 @@ struct ShellText {
   int line = 0;
 };
 
-// A here-document: `<<EOF`, whose lines are the input of a command.
+// A here-document, such as `<<EOF`: the lines after a command that are its input.
 struct ShellDocument {
   std::string text, end;
   int line = 0;              // of the first line of `text`
@@ -34,14 +34,15 @@ struct ShellBranch {
 struct ShellNode {
   enum class Kind { command, branches, cases, loop_over, loop_while, function, group };
   Kind kind = Kind::command;
-  std::string before = ";";  // what connects it to the command before: ; && || |
+  std::string before = ";";  // the operator before the command: ; && || |
   bool is_negated = false;   // ! command
   bool is_until = false;     // of loop_while: `until`
   int line = 0;
-  // command: all words. loop_over: the name and the values. cases: the subject. function: the name.
+  // command: all words. loop_over: the name and the values, or none for `for ((`. cases: the
+  // subject. function: the name.
   std::vector<ShellText> words;
-  std::vector<int> documents;      // of ShellScript::documents
-  std::vector<ShellText> outputs;  // files that its output goes to
+  std::vector<int> documents;      // indices into ShellScript::documents
+  std::vector<ShellText> outputs;  // files that output is redirected to
   std::vector<ShellBranch> branches;
   ShellBlock body;       // loops, functions and groups
   ShellBlock condition;  // of loop_while
@@ -54,15 +55,17 @@ struct ShellScript {
 };
 
 // Parses `text`, whose first line is line `first_line` of `file`. Throws InputError with the line
-// if a quote or a bracket is not closed. Blocks that are not closed end with the text.
+// if a quote or a bracket is not closed, or if commands, quotes or brackets nest too deeply. Blocks
+// that are not closed end with the text.
 ShellScript parse_shell(const std::string& text, const std::string& file, int first_line = 1);
 
 // Returns the words of a text without commands, such as the inside of an array.
 std::vector<ShellText> shell_words(const std::string& text, const std::string& file,
                                    int first_line);
 
-// Return the end of what begins at `at`: a quoted text, or brackets with all that is quoted and
-// nested in them. They count the lines in `line`. Throw InputError if it is not closed.
+// Return the index after the quoted text or the brackets that begin at `at`, with all that is
+// quoted and nested in them. They add the lines that they pass to `line`. They throw InputError if
+// the quote or bracket is not closed, or if quotes and brackets nest too deeply.
 std::size_t end_of_quote(const std::string& text, std::size_t at, int& line,
                          const std::string& file);
 std::size_t end_of_brackets(const std::string& text, std::size_t at, int& line,

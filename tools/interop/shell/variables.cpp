@@ -98,7 +98,7 @@ std::string ShellVariables::assign(const ShellText& word, const ShellDoubts& dou
   }
   ShellVariable& variable = variables_[name];
   if (!subscript.empty()) {
-    // Numbers are places of an array. Other subscripts are names, which are not kept apart.
+    // A subscript without a numeric value, such as a key of an associative array, counts as 0.
     const std::int64_t place = arithmetic(subscript).value_or(0);
     const auto at = static_cast<std::size_t>(std::clamp<std::int64_t>(place, 0, most_items - 1));
     if (variable.items.size() <= at) variable.items.resize(at + 1);
@@ -131,7 +131,7 @@ std::optional<std::int64_t> ShellVariables::arithmetic(std::string_view expressi
     const char c = expression[i];
     const bool is_name = is_shell_name_character(c) && (c < '0' || c > '9');
     if (c != '$' && !is_name) {
-      // A number is taken whole, so that no letter after it begins a name.
+      // Digits, operators and blanks are copied.
       text += c;
       rest += c;
       ++i;

@@ -1,5 +1,6 @@
 // Holds the variables of a shell script while run.h walks it, and expands words by them. A variable
-// that the script does not set stays as it is written ("$NAME"), so that it is no number.
+// that the script does not set stays as it is written ("$NAME"), so that it is not taken for a
+// number.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ using ShellDoubts = std::set<std::string>;
 
 struct ShellWord {
   std::string text;
-  int line = 0, file = 0;  // `file` counts the files that were read
+  int line = 0, file = 0;  // `file`: an index into ShellOutcome::files
 };
 
 struct ShellVariable {
@@ -26,30 +27,31 @@ struct ShellVariable {
   ShellDoubts doubts;            // what its value depends on
 };
 
-// Returns the value of an expression of $(( )): whole numbers, + - * / %, comparisons, && || ! and
-// parentheses. Returns nothing if `text` is no such expression, divides by 0, or exceeds 2^52.
+// Returns the value of an expression of $(( )): whole numbers, + - * / %, comparisons, && || ! ?:
+// and parentheses. Returns nothing if `text` is no such expression, nests too deeply, divides by 0,
+// or exceeds 2^52.
 std::optional<std::int64_t> shell_arithmetic(const std::string& text);
 
 class ShellVariables {
  public:
-  // Says which file the words that are expanded from now on are in.
+  // Sets the file that contains the words that are expanded from now on.
   void enter(const std::string& name, int index) {
     file_ = name;
     index_ = index;
   }
 
   // Sets a variable, or the parameter $1, $2, ..., from outside of the script. Assignments of the
-  // script do not change it, because a person who defines it means it.
+  // script do not change such a variable, because the user means its value.
   void define(const std::string& name, const std::string& value);
   void set(const std::string& name, const std::string& value, int line);
   void unset(const std::string& name) { variables_.erase(name); }
   const ShellVariable* find(const std::string& name) const;  // null: not set
-  // Adds doubts to a variable, also to one that is not set.
+  // Adds doubts to a variable, also to one that is not set. A variable of define() gets none.
   void doubt(const std::string& name, const ShellDoubts& doubts);
 
   std::vector<std::string> positional;  // $1, $2, ...
 
-  // Expands a word: removes its quotes, replaces variables, splits what is unquoted.
+  // Expands a word: removes its quotes, replaces variables, and splits unquoted values at blanks.
   std::vector<ShellWord> words_of(const ShellText& word);
   // Expands a word to one text, as in an assignment.
   std::string text_of(const ShellText& word);
@@ -59,10 +61,13 @@ class ShellVariables {
   // only the shell knows the text.
   std::optional<std::string> known_text_of(const ShellText& word);
   // Performs an assignment NAME=VALUE, NAME+=VALUE, NAME=(...) or NAME[I]=VALUE, and returns the
-  // name. Adds `doubts` to it.
+  // name. Adds `doubts` to the variable. A variable of define() stays as it is. Throws InputError
+  // if the value is too long.
   std::string assign(const ShellText& word, const ShellDoubts& doubts);
-  // Returns the value of an arithmetic expression with variables. If it has some without a value,
-  // returns nothing and sets `unknown` to the expression with those variables alone.
+  // Returns the value of an arithmetic expression with variables. If some of them have no whole
+  // number as value, returns nothing and sets `*unknown`, unless it is null, to the expression in
+  // which the other variables are replaced. Returns nothing for all that shell_arithmetic() does
+  // not know.
   std::optional<std::int64_t> arithmetic(std::string_view expression,
                                          std::string* unknown = nullptr);
 

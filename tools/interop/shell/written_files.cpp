@@ -13,8 +13,10 @@ struct Substitution {
   bool is_global = false;
 };
 
-// Returns the part of an expression from `at` to the next delimiter, and moves `at` behind it. A
-// backslash takes the delimiter and the signs of sed their meaning.
+// Returns the part of an expression from `at` to the next delimiter, without its backslashes, and
+// moves `at` after the delimiter. Returns nothing if no delimiter follows, if one of `signs` has no
+// backslash before it, or if a backslash is before a character that is neither a sign nor the
+// delimiter nor a dot.
 std::optional<std::string> part_of(const std::string& expression, std::size_t& at, char delimiter,
                                    std::string_view signs) {
   std::string part;
@@ -38,7 +40,7 @@ std::optional<Substitution> substitution_in(const std::string& expression) {
   std::size_t at = 2;
   const auto word = part_of(expression, at, delimiter, "[]*^$");
   if (!word || word->empty()) return std::nullopt;
-  // A value may hold what only the shell knows, such as $(command).
+  // A value may hold `$`, because it may be a $(command) that only the shell knows.
   const auto value = part_of(expression, at, delimiter, "&");
   if (!value) return std::nullopt;
   const std::string flags = expression.substr(at);
@@ -68,7 +70,8 @@ std::optional<std::string> WrittenFiles::text_of(const std::string& path) const 
   return beside_ ? beside_(path) : std::nullopt;
 }
 
-// Returns what sed prints. With -i it prints nothing and changes its file.
+// Returns what sed prints, or nothing if that is not known. With -i it prints nothing and changes
+// its file.
 std::optional<std::string> WrittenFiles::edited(const std::vector<std::string>& words,
                                                 const std::optional<std::string>& input) {
   std::vector<std::string> expressions, others;

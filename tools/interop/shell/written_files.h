@@ -13,7 +13,7 @@ namespace meshwright::interop {
 class WrittenFiles {
  public:
   using Beside = std::function<std::optional<std::string>(const std::string& path)>;
-  // `beside` returns the text of a file that lies beside the script. It may be empty.
+  // `beside` returns the text of a file that lies beside the script, or nothing. It may be empty.
   explicit WrittenFiles(Beside beside) : beside_(std::move(beside)) {}
 
   // Performs a command whose program and arguments are `words`. `document` is its here-document,
@@ -37,7 +37,8 @@ class WrittenFiles {
 };
 
 // Returns `text` as sed changes it by the expression s/WORD/VALUE/ or s/WORD/VALUE/g, with any
-// delimiter. Returns nothing for another expression, and for patterns that are no plain words.
+// delimiter, and ends its last line. Returns nothing for any other expression. A WORD with an
+// unescaped sign of [ ] * ^ $ and a VALUE with an unescaped & are such others.
 std::optional<std::string> substituted_by_sed(const std::string& text,
                                               const std::string& expression);
 
