@@ -43,8 +43,8 @@ class CountedCharacter {
   std::int64_t* lines_;
 };
 
-// Finds the line of every name, by its dotted path. Names inside lists have none. Reading stops at
-// a name that is repeated (`is_repeated`, last_name()).
+// Finds the line of every name, by its dotted path. Names inside lists have no line. Reading stops
+// at a repeated name outside of lists (`is_repeated`, last_name()).
 struct LinesOfNames : json::json_sax_t {
   std::int64_t line = 1;
   std::map<std::string, std::int64_t> lines;

@@ -11,7 +11,8 @@ namespace meshwright::interop {
 
 namespace {
 
-constexpr int most_references = 16;  // that refer to each other
+// Deepest chain of references, with those before them in a text.
+constexpr int most_references = 16;
 
 std::string trimmed(const std::string& text) {
   const std::size_t begin = text.find_first_not_of(" \t");

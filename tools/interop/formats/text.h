@@ -1,5 +1,5 @@
-// Declares what the readers of nested files share, and the functions that write settings as such
-// files.
+// Declares the functions that the readers of nested files share, and those that write settings as
+// such files.
 #pragma once
 
 #include <string>
@@ -15,11 +15,13 @@ std::string place_at(const std::string& file, std::int64_t line);  // "run.yaml:
 constexpr int most_levels = 64;        // deepest nesting of names
 constexpr int most_settings = 10'000;  // values of a file, aliases counted
 
-// Returns a value as a YAML file in block style, which YAML 1.1 and 1.2 read alike.
+// Returns a value as a YAML file in block style, with lists of numbers on one line. YAML 1.1 and
+// 1.2 read it with the same result.
 std::string yaml_text(const nlohmann::ordered_json& value);
 
-// Return settings with dotted names as a nested file. Names are in the order in which their first
-// parts appear. Values are numbers, words, truth values and lists of these. Null is left out.
+// Return settings with dotted names as a nested file. Names with the same first parts are together,
+// where the first of them is. In TOML, the values of a table come before the tables inside it.
+// Values are numbers, words, truth values and lists of these. Null is left out.
 std::string yaml_text(const Settings& settings);
 std::string toml_text(const Settings& settings);
 std::string json_text(const Settings& settings);

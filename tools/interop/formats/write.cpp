@@ -44,7 +44,8 @@ std::string text_of_number(const ordered_json& value) {
   return text;
 }
 
-// Returns whether every reader of YAML takes the text without quotes for this string.
+// Returns whether every reader of YAML takes the text without quotes for this string. Returns false
+// for some strings that need no quotes too.
 bool is_plain_in_yaml(const std::string& text) {
   static const std::set<std::string_view> taken = {"true", "false", "yes", "no",  "on", "off",
                                                    "null", "y",     "n",   "nan", "inf"};
@@ -55,9 +56,9 @@ bool is_plain_in_yaml(const std::string& text) {
          lower.find_first_not_of(all) == std::string::npos;
 }
 
-// Emits a value in block style. Only a list of numbers is written on one line. yaml-cpp alone would
-// not quote words that PyYAML takes for truth values and numbers. It writes U+FFFD in place of a
-// noncharacter of Unicode, which no text should hold.
+// Emits a value in block style. Only a list of numbers and an empty list are written on one line.
+// yaml-cpp alone would not quote words that PyYAML takes for truth values and numbers. It writes
+// U+FFFD in place of a noncharacter of Unicode.
 void emit(YAML::Emitter& to, const ordered_json& value) {
   const auto is_number = [](const ordered_json& each) { return each.is_number(); };
   if (value.is_object()) {

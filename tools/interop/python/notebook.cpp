@@ -9,7 +9,7 @@ namespace meshwright::interop {
 
 namespace {
 
-// Returns the text of a cell, which is one text or a list of lines.
+// Returns the text of a cell, which a notebook holds as one string or as a list of lines.
 std::string source_of(const json& cell) {
   const json source = cell.value("source", json());
   if (source.is_string()) return source;
@@ -31,7 +31,7 @@ NotebookCode code_of_notebook(const std::string& text, const std::string& file) 
     ++number;
     if (!cell.is_object() || cell.value("cell_type", "") != "code") continue;
     std::istringstream lines(source_of(cell));
-    bool is_other = false;  // the whole cell is of another program: %%bash
+    bool is_other = false;  // after %%bash, %%time, ...
     for (std::string line; std::getline(lines, line);) {
       const std::size_t begin = line.find_first_not_of(" \t");
       const bool has_text = begin != std::string::npos;

@@ -1,4 +1,4 @@
-// Takes the code out of a notebook of Jupyter.
+// Extracts the code of a Jupyter notebook.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ struct NotebookCode {
   std::vector<int> cell_of_line;  // the number of the cell, from 1, of each line
 };
 
-// Lines that are no Python (%%time, !pip install) are empty. Throws InputError if the text is no
-// JSON.
+// Returns the code of a notebook. Lines that are no Python (!pip install, %matplotlib) are empty,
+// and so is the rest of a cell from a line with %% on. Throws InputError if the text is no JSON.
 NotebookCode code_of_notebook(const std::string& text, const std::string& file);
 
 }  // namespace meshwright::interop

@@ -1,6 +1,7 @@
 // Reads the settings of a SageMaker training job from the program that starts it, or from a
 // notebook: the arguments of Estimator(...), PyTorch(...), HuggingFace(...), ModelTrainer(...).
-// Values are literals and names that were assigned one. Nothing is executed.
+// Values are literals, names that were assigned before, and simple expressions. Nothing is
+// executed.
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -68,8 +69,8 @@ class PythonReader {
     return file_ + ":cell " + std::to_string(index < cells_.size() ? cells_[index] : 0);
   }
 
-  // Reads a statement: an assignment of a value to a name or to a key of it, a condition, or one
-  // that calls.
+  // Reads a statement: a condition, NAME = value, NAME["key"] = value, NAME.update(...), or any
+  // other one, of which only the calls are read.
   void statement() {
     while (is(Kind::line_end)) {
       if (tokens_[at_].indent >= 0) indent_ = tokens_[at_].indent;
@@ -99,7 +100,7 @@ class PythonReader {
       if (given.is_object())
         for (const auto& [key, each] : given.items()) names_[name][key] = each;
     }
-    // The rest of the statement may call.
+    // Calls in the rest of the statement may start the training job.
     doubts_.clear();
     while (at_ < tokens_.size() && !is(Kind::line_end)) {
       if (is(Kind::name) && sees("(", 1))
@@ -109,8 +110,8 @@ class PythonReader {
     }
   }
 
-  // Reads the head of a branch, and skips the branch if its condition is known to be false, or an
-  // earlier one to be true.
+  // Reads the head of a branch. Skips the branch if its condition is known to be false, or an
+  // earlier condition of the same `if` to be true.
   void condition() {
     const std::string word = tokens_[at_++].text;
     const int indent = indent_;
@@ -136,7 +137,7 @@ class PythonReader {
 
   void assign(const std::string& name, const json& read) {
     if (given_.contains(name)) return;
-    // A block may be skipped, or be left out by a condition that only the program knows.
+    // An indented block may not be executed, so another value that it assigns is a doubt.
     if (indent_ > 0 && names_.contains(name) && names_[name] != read)
       changed_[name] = "the name " + name + " is assigned again in a block; its value there, " +
                        read.dump() + ", is taken (--define " + name + "=VALUE says another)";
@@ -295,7 +296,7 @@ class PythonReader {
     return after(std::move(all), depth);
   }
 
-  // Reads what comes after a value: .attribute, [index], (call).
+  // Reads .attribute, .method(...) and [index] after a value, and returns the result.
   json after(json of, int depth) {
     while (true) {
       if (sees(".") && is(Kind::name, 1)) {
@@ -324,7 +325,8 @@ class PythonReader {
     }
   }
 
-  // Reads the arguments of a call as an object. Those without a name have their index.
+  // Reads the arguments of a call as an object. The names of arguments without a name are "0", "1",
+  // ...
   json arguments(int depth) {
     json all = json::object();
     if (!sees("(")) return all;
@@ -414,7 +416,8 @@ class PythonReader {
       for (const auto& [key, inner] : each.items()) add(name + "." + key, inner, of);
       return;
     }
-    // TrainingCompilerConfig() turns the compiler on.
+    // An empty object is no setting, except for TrainingCompilerConfig(), which turns the compiler
+    // on.
     if (each.is_object() && name != "compiler_config") return;
     json value = each.is_object() ? json(true) : each;
     const std::string leaf = dot == std::string::npos ? name : name.substr(dot + 1);
@@ -430,10 +433,10 @@ class PythonReader {
   std::map<std::string, json> names_;
   std::map<std::string, int> lines_, given_;
   std::map<std::string, std::string> changed_;
-  std::set<std::string> doubts_;  // of the names in the present statement
+  std::set<std::string> doubts_;  // of the names in the current statement
   Settings settings_{"", true};
   int calls_ = 0;
-  std::map<int, bool> decided_;  // by the blanks before an `if`: a branch is taken
+  std::map<int, bool> decided_;  // by the indent of an `if`: a branch is taken for sure
   int indent_ = 0;
   bool uses_trainer_ = false;
 };

@@ -8,14 +8,14 @@ namespace meshwright::interop {
 
 struct PythonToken {
   enum class Kind { name, number, text, sign, line_end } kind = Kind::line_end;
-  std::string text;  // of a text: its value
+  std::string text;  // a string literal: its value; a line's end: empty
   int line = 0;
-  bool is_open = false;  // an f-string with fields
-  int indent = 0;        // of a line's end: blanks before the next line
+  bool is_open = false;  // an f-string whose text has a brace
+  int indent = 0;        // line_end: blanks before the next line; after a ; -1
 };
 
-// Throws InputError with the line if a text is not closed. Line ends inside of brackets are left
-// out.
+// Returns the tokens of a program. Line ends inside of brackets are left out. Throws InputError
+// with the line if a string literal is not closed.
 std::vector<PythonToken> python_tokens(const std::string& text, const std::string& file);
 
 }  // namespace meshwright::interop

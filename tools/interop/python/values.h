@@ -1,5 +1,5 @@
-// Computes with values of a Python program that is read, as JSON. A value that only the running
-// program has is a text such as "${name}".
+// Computes with the values of a Python program that is read, as JSON. A value that only the running
+// program has (an open value) is a string such as "${name}".
 #pragma once
 
 #include <optional>
@@ -12,14 +12,16 @@ namespace meshwright::interop {
 json open_value(const std::string& name);
 bool is_open_value(const json& value);
 
-// Returns the value of a number's text.
+// Returns the value of a number's text, or an open value if the text is not a decimal number.
 json number_of(const std::string& text);
-// Returns `left` SIGN `right`: + - * / // of numbers, + of texts and lists, | of dictionaries.
+// Returns `left` SIGN `right`: + - * / // of numbers, + of strings and of lists, | of dictionaries.
+// Division by 0 gives 0, and any other combination an open value.
 json combined(const json& left, const std::string& sign, const json& right);
-// Returns whether `left` SIGN `right` is true: == != < > <= >= is in. Nothing if only the program
-// knows.
+// Returns whether `left` SIGN `right` is true: == != < > <= >= is in. Returns nothing if one of the
+// values is open, or if they cannot be compared.
 std::optional<bool> related(const json& left, const std::string& sign, const json& right);
-// Returns an item of a dictionary.
+// Returns an item of the dictionary `of`, or `otherwise` if it has no such key. Returns an open
+// value for an open key.
 json item_of(const json& of, const json& key, const json& otherwise);
 
 }  // namespace meshwright::interop

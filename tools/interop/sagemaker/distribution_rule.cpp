@@ -48,8 +48,8 @@ void set_library(JobDraft& to, const json& parameters) {
   to.set(parameters_key, parameters);
 }
 
-// Reads the parameters as the SDK sends them, {"hybrid_shard_degree": 8, ...} as text, or as an
-// object.
+// Reads the library's parameters as the SDK sends them, either as a string of JSON such as
+// {"hybrid_shard_degree": 8} or as an object.
 void read_sent_parameters(Settings& from, JobDraft& to) {
   for (const char* name :
        {"hyperparameters.mp_parameters", "mp_parameters", "hyper_parameters.mp_parameters",
@@ -109,7 +109,8 @@ void read_distribution_of_job(Settings& from, JobDraft& to) {
   read_sent_parameters(from, to);
   read_distributed(from, to);
   if (!has_degrees || !to.has("distribution.mpi.processes_per_host")) return;
-  // The cluster gets the dictionary's number of processes, so that the job does not have two.
+  // The cluster gets the dictionary's number of processes, so that the job does not have two
+  // different ones.
   const json processes = to.value("distribution.mpi.processes_per_host");
   if (processes.is_number_integer()) to.set("cluster.processes_per_host", processes);
 }

@@ -239,7 +239,8 @@ std::string with(std::string text, const std::string& word, const std::string& v
   return at == std::string::npos ? text : text.replace(at, word.size(), value);
 }
 
-// Returns the settings under the names of SDK 3.
+// Returns the settings of SDK 3: the library's parameters, the instances and the hyperparameters,
+// under the names that ModelTrainer has for them.
 Settings trainer_settings(const JobValues& job, const Settings& settings) {
   const std::string library = "distribution.smdistributed.modelparallel.parameters.";
   Settings result;
@@ -257,8 +258,8 @@ Settings trainer_settings(const JobValues& job, const Settings& settings) {
 
 std::vector<ExportedFile> files(const JobValues& job, const Settings& settings) {
   const bool is_first = job.plan.parallelism.pipeline > 1;
-  // 2.4.1 is one of the framework versions with version 2 of the library, 1.13.1 the last one with
-  // version 1.
+  // PyTorch 2.4.1 is one of the framework versions with version 2 of the library, and 1.13.1 is the
+  // last one with version 1.
   std::string program =
       with(std::string(estimator_program), "FRAMEWORK", is_first ? "1.13.1" : "2.4.1");
   program = with(program, "PYTHON", is_first ? "py39" : "py311");

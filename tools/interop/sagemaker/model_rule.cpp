@@ -1,4 +1,5 @@
-// Reads the model of a training script as a config.json of transformers.
+// Reads the model of a training script as a config.json of transformers, and writes it as the
+// script's arguments.
 #include "models/core/error.h"
 #include "tools/interop/model_names.h"
 #include "tools/interop/sagemaker/sagemaker.h"
@@ -7,7 +8,8 @@ namespace meshwright::interop {
 
 namespace {
 
-// Names of a script's arguments: hyperparameters of an estimator have a prefix, arguments none.
+// Returns the names of a script's arguments as settings: those of an estimator have the prefix
+// "hyperparameters.", those of a command line have none.
 class Names {
  public:
   explicit Names(std::string prefix) : prefix_(std::move(prefix)) {}
@@ -55,7 +57,8 @@ json llama_of(const ScriptSizes& s, Settings& from, const Names& argument) {
   return model;
 }
 
-// The examples leave everything else to transformers' GPTNeoXConfig.
+// Returns a GPT-NeoX model with these sizes. The examples set only the sizes, and transformers'
+// GPTNeoXConfig the rest.
 json neox_of(const ScriptSizes& s) {
   return {{"model_type", "gpt_neox"},
           {"num_hidden_layers", *s.layers},
@@ -72,7 +75,8 @@ json neox_of(const ScriptSizes& s) {
           {"tie_word_embeddings", false}};
 }
 
-// `words`: the size of the vocabulary where the script's argument is left out.
+// Sets the model that the script's arguments give by its sizes or by its name. `words` is the size
+// of the vocabulary if the script's argument is left out.
 void read_script_model(Settings& from, JobDraft& to, const Names& argument,
                        std::optional<std::int64_t> words = {}) {
   ScriptSizes s = read_sizes(from, argument);

@@ -1,5 +1,5 @@
-// Renames what SageMaker's requests, today's programs and transformers' scripts say to the names of
-// the rules, which are those of the estimator and of the library's examples.
+// Translates the names in SageMaker's API requests and in transformers' scripts to those of the
+// rules, which are the names of the estimator and of the examples of the model parallel library.
 #include <algorithm>
 
 #include "models/core/fields.h"
@@ -44,7 +44,7 @@ void move(Settings& settings, const std::string& other, const std::string& name,
   settings.show_as(name, spelling);
 }
 
-// Hyperparameters of a request are texts, each written as JSON.
+// Translates a CreateTrainingJob request, whose hyperparameters are strings of JSON.
 void read_request(Settings& settings) {
   constexpr std::string_view before = "HyperParameters.";
   for (const Setting& each : std::vector<Setting>(settings.all())) {

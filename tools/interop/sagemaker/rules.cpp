@@ -97,8 +97,8 @@ Rule length_rule() {
           }};
 }
 
-// Returns the rule for the precision. It does not read for version 1 of the library, whose own
-// parameters (fp16, bf16) decide.
+// Returns the rule for the precision. An import sets nothing for version 1 of the library, whose
+// own parameters (fp16, bf16) decide.
 Rule precision_rule() {
   return {{"training.precision", "training.fp8_recipe", "training.gradient_reduce_precision"},
           {hyper("bf16"), hyper("fp16"), hyper("fp8")},
@@ -179,7 +179,8 @@ Rule attention_rule() {
       "an example's choices are fused and flash"};
 }
 
-// Returns the rule for the warm-up, which the examples give as a share of all steps.
+// Returns the rule for the warm-up, which the examples give as a share of all steps and
+// transformers as a number of steps.
 Rule warmup_rule() {
   return {{"training.warmup_steps"},
           {hyper("warmup"), hyper("warmup_steps")},

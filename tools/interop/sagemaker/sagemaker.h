@@ -12,15 +12,18 @@ const Rules& sagemaker_rules();
 
 Rule distribution_rule();
 Rule script_model_rule();
-// Returns the same for the arguments of AWS's examples of FSDP, which other targets read.
+// Returns the rule for the model that the arguments of AWS's examples of FSDP give. The target
+// accelerate uses it.
 Rule sized_script_model_rule();
 
-// Returns whether the job's dictionary is for version 1 of the model parallel library.
+// Returns whether the draft's distribution dictionary has parameters of the model parallel library
+// and turns on MPI, as version 1 of the library needs.
 bool is_version_1(const JobDraft& job);
-// Returns a degree among the library's parameters in the draft, or 1 if it is not set.
+// Returns a degree among the library's parameters in the draft, or 1 if it is no whole number above
+// 1.
 std::int64_t library_degree(const JobDraft& job, const std::string& name);
 
-// Renames what requests, programs and scripts say to the names of the rules.
+// Translates the names in requests, programs and scripts to those of the rules (names.cpp).
 Settings with_names_of_estimator(Settings settings, const JobDraft& given);
 Rule compiler_rule();
 Rule fsdp_words_rule();
