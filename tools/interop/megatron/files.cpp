@@ -345,9 +345,9 @@ std::vector<ExportedFile> files(const JobValues&, const Settings& settings) {
   return {{"arguments.txt", text + "\n"}};
 }
 
-// Returns what starts Megatron-LM. With tensor or context ranks, kernels must start in the order of
-// the program, so CUDA_DEVICE_MAX_CONNECTIONS is 1 (NVIDIA's user guides). Megatron-FSDP (ZeRO
-// stages 2 and 3) needs more connections.
+// Returns the launch of pretrain_gpt.py. With tensor or context ranks, kernels must start in the
+// order of the program, so CUDA_DEVICE_MAX_CONNECTIONS is 1 (NVIDIA's user guides). It is not set
+// for Megatron-FSDP (ZeRO stages 2 and 3), which needs more connections.
 Launch launch(const JobValues& job, const Settings& settings) {
   Launch launch = launch_of(job);
   launch.words = {"pretrain_gpt.py"};

@@ -1,5 +1,5 @@
-// Translates the arguments that give the model's sizes. The job holds the config.json of the model
-// of transformers that has the same parameters as Megatron-LM's.
+// Translates the arguments that give the model's sizes. The job holds a config.json of transformers
+// for a model with the same parameters, or a model in the keys of the job file if there is none.
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -41,7 +41,7 @@ Sizes read_sizes(Settings& from, bool gated) {
   // others 4 times the hidden size (megatron/training/arguments.py).
   const std::int64_t usual = gated ? s.hidden * 8 / 3 / 64 * 64 : 4 * s.hidden;
   s.ffn = from.count("ffn-hidden-size").value_or(usual);
-  // FlagScale rounds the width up, as Llama's own code does.
+  // FlagScale has this setting. It rounds the width up to a multiple, as Llama's own code does.
   if (const auto unit = from.count("multiple-of")) {
     const double width =
         from.number("hidden-dim-multiplier").value_or(1) * static_cast<double>(s.hidden * 8 / 3);
@@ -57,7 +57,8 @@ void add_vocabulary(Settings& from, json& model) {
   std::optional<std::int64_t> size = from.whole("vocab-size");
   // NullTokenizer adds one word for the end of a document.
   if (size && tokenizer == "NullTokenizer") size = *size + 1;
-  // If there is no tokenizer type, files of a vocabulary and of merges are GPT-2's.
+  // Without a tokenizer type, a file of a vocabulary together with one of merges is taken for
+  // GPT-2's.
   const bool merges = tokenizer == "GPT2BPETokenizer" ||
                       (tokenizer.empty() && from.has("merge-file") && from.has("vocab-file"));
   if (!size && merges) size = 50257;
@@ -77,7 +78,8 @@ json gpt2_config(const Sizes& s, double epsilon, bool tied) {
           {"tie_word_embeddings", tied}};
 }
 
-// BLOOM is the model of bigscience's fork with ALiBi, and the only one here that has it.
+// Returns a BLOOM, which bigscience's fork trains with ALiBi. Throws InputError if the MLP is not 4
+// times the hidden size wide.
 json bloom_config(Settings& from, const Sizes& s, double epsilon, bool tied, JobDraft& to) {
   if (s.ffn != 4 * s.hidden)
     from.fail("ffn-hidden-size", std::to_string(s.ffn) +
@@ -116,7 +118,7 @@ void add_experts(Settings& from, std::int64_t experts, json& model) {
   model["output_router_logits"] = loss > 0;
 }
 
-// Returns a model in the words of the job file, for shapes that no config.json describes.
+// Returns a model in the keys of the job file, for shapes that no config.json describes.
 json described_model(const char* family, const Sizes& s, bool gated, bool tied) {
   json model = {{"family", family},   {"hidden", s.hidden},     {"layers", s.layers},
                 {"heads", s.heads},   {"kv_heads", s.groups},   {"ffn", s.ffn},
@@ -132,7 +134,8 @@ json grouped_config(const char* type, const Sizes& s, bool tied, double rotary_b
   return model;
 }
 
-// Forks write these words in other ways: rmsnorm, rotary.
+// Returns whether the norms are RMSNorm. Forks spell the words in other ways, such as rmsnorm.
+// Throws InputError for any other kind of norm.
 bool reads_rms_norm(Settings& from) {
   const std::string word = from.word("normalization").value_or("LayerNorm");
   const std::string lower = in_lower_case(word);
@@ -149,8 +152,8 @@ std::string positions_of(Settings& from) {
   return word == "absolute" ? "learned_absolute" : word;
 }
 
-// Returns the number of keys that a token sees, or 0 if it sees all. Megatron-LM counts the tokens
-// before it ("4096,0").
+// Returns the size of the sliding window in tokens, the first number of --window-size ("4096,0"),
+// or 0 if a token sees all tokens before it.
 std::int64_t read_window(Settings& from) {
   if (!from.has("window-size")) return 0;
   std::vector<std::int64_t> sides;
@@ -238,7 +241,8 @@ bool read_other_program(Settings& from, JobDraft& to) {
   return true;
 }
 
-// Throws InputError if a setting changes the model and the model that was chosen does not have it.
+// Throws InputError if a setting that changes the model is given and the chosen model does not have
+// the change.
 void check_what_acts(Settings& from, const json& model, std::int64_t window) {
   if (from.has("num-experts") && !model.contains("num_local_experts") &&
       !model.contains("n_routed_experts") && !model.contains("num_experts") &&
@@ -268,9 +272,9 @@ void check_same(Settings& from, std::string_view name, std::int64_t value, const
 }
 
 void read_sized_model(Settings& from, JobDraft& to) {
-  // A config.json or --set describes the model completely, so it is kept. Of the
-  // sizes in the arguments only the number of layers and the hidden size are used: they must be
-  // those of the config.json. A model that is given by name or path is not compared.
+  // A config.json or --set describes the model completely, so it is kept. The arguments only serve
+  // as a check: their number of layers and hidden size must be those of the config.json. A model
+  // that is given by name or path is not compared.
   const json given = to.value("model");
   if (given.is_string() || (given.is_object() && given.contains("model_type"))) {
     for (const std::string& name : megatron_model_rule().settings) from.read(name);
@@ -298,7 +302,7 @@ void read_sized_model(Settings& from, JobDraft& to) {
   const std::optional<std::int64_t> head_width = from.whole("kv-channels");
   const Sizes s = read_sizes(from, gated);
   const bool squared = from.flag("squared-relu").value_or(false);
-  // Norms of 1 + weight cost what others do, and nemotron's are such.
+  // Norms with a weight of 1 + w cost the same as others. Nemotron has such norms.
   const bool shifted = from.flag("apply-layernorm-1p").value_or(false);
   const std::int64_t window = read_window(from);
   const bool is_llama = positions == "rope" && rms && gated && rotary_share == 1;
@@ -399,7 +403,7 @@ void read_sized_model(Settings& from, JobDraft& to) {
   add_vocabulary(from, model);
   if (const json set = to.value("model.vocab_size"); !set.is_null()) model["vocab_size"] = set;
   if (!model.contains("vocab_size")) to.ask("model.vocab_size", "");
-  if (model.contains("family") && model.contains("vocab_size")) {  // the job file's own word
+  if (model.contains("family") && model.contains("vocab_size")) {  // the job file's key
     model["vocab"] = model["vocab_size"];
     model.erase("vocab_size");
   }
@@ -410,7 +414,7 @@ void write_experts(const Model& m, Settings& to) {
   to.add("num-experts", m.experts);
   to.add("moe-router-topk", m.experts_per_token);
   to.add("moe-grouped-gemm", true);
-  if (!m.expert_dropless) {  // without a factor, an expert has places for all
+  if (!m.expert_dropless) {  // a factor of 0: room for all tokens
     const double of_all = static_cast<double>(m.experts) / m.experts_per_token;
     to.add("moe-expert-capacity-factor",
            m.expert_capacity_factor > 0 ? m.expert_capacity_factor : of_all);
@@ -441,7 +445,8 @@ void write_sized_model(const JobValues& from, Settings& to) {
   to.add("norm-epsilon", m.norm_epsilon);
   to.add("position-embedding-type", m.learned_positions ? "learned_absolute" : "rope");
   if (!m.learned_positions) {
-    // Megatron-LM's parser takes whole numbers only.
+    // Megatron-LM's parser takes whole numbers only, so a whole number is written without a
+    // fraction.
     if (m.rotary_base == std::floor(m.rotary_base))
       to.add("rotary-base", static_cast<std::int64_t>(m.rotary_base));
     else
@@ -455,8 +460,8 @@ void write_sized_model(const JobValues& from, Settings& to) {
   if (m.experts > 0) write_experts(m, to);
   write_newer_model(m, to);
   to.add("make-vocab-size-divisible-by", 128);
-  // The export can run without data, on random tokens. For a real run, users put in their tokenizer
-  // and data here.
+  // The export can run without data, on random tokens. For a real run, users replace these settings
+  // by their tokenizer and data.
   to.add("tokenizer-type", "NullTokenizer");
   to.add("vocab-size", m.vocabulary - 1);
   to.add("mock-data", true);

@@ -42,8 +42,9 @@ constexpr OtherName other_names[] = {
     {"distribute-checkpointed-activations", "distribute-saved-activations"},
 };
 
-// Adds what Megatron-DeepSpeed's arguments mean where they are left out: its experts stand in every
-// second layer, and a token has one (megatron/arguments.py).
+// Adds the defaults of Megatron-DeepSpeed that differ from those of Megatron-LM, if its arguments
+// for experts are used: every second layer has experts, and a token goes to one of them
+// (megatron/arguments.py).
 void add_defaults_of_deepspeed(Settings& settings) {
   const std::vector<Setting> all = settings.all();
   const auto of_fork = std::ranges::find_if(all, [](const Setting& each) {

@@ -11,8 +11,8 @@ namespace meshwright::interop {
 
 namespace {
 
-// A number that a config.json of DeepSeek has under another name, with Megatron-LM's default
-// (megatron/training/arguments.py, _add_mla_args, _add_moe_args).
+// A whole number that Megatron-LM's `setting` and the `key` of DeepSeek's config.json both give,
+// with Megatron-LM's default (megatron/training/arguments.py, _add_mla_args, _add_moe_args).
 struct Same {
   const char* setting;
   const char* key;
@@ -34,8 +34,8 @@ constexpr const char *scaling = "moe-router-topk-scaling-factor", *frequency = "
 class LayerPattern {
  public:
   explicit LayerPattern(std::string_view text) : rest_(text) {}
-  // Returns a number for each layer, or nothing if the text is no such pattern. Does not check that
-  // the numbers are 0 or 1.
+  // Returns a number for each layer, or nothing if the text is no such pattern or has more than
+  // 65536 layers. Does not check that the numbers are 0 or 1.
   std::optional<std::vector<int>> read() {
     std::vector<int> all = sum();
     skip();
@@ -139,7 +139,7 @@ bool is_of_qwen3(const Model& m) {
 std::vector<int> dense_layers(Settings& from, std::int64_t layers) {
   const Setting* setting = from.read(frequency);
   std::vector<int> dense;
-  constexpr std::int64_t most = 1 << 16;  // the reader of jobs refuses that many layers
+  constexpr std::int64_t most = 1 << 16;  // longer models have no list
   if (setting == nullptr || layers > most) return dense;
   const auto fail = [&] {
     from.fail(frequency, fmt::format("{} is neither a number n, so that every n-th layer has "
@@ -190,8 +190,8 @@ void read_qwen3(Settings& from, std::int64_t experts, json& model) {
   model["attention_bias"] = false;
   if (experts == 0) return;
   read_experts(from, experts, "num_experts", model);
-  // Without pre-softmax, Megatron-LM takes the softmax of the chosen scores only. This equals the
-  // softmax of all scores, divided by the sum over the chosen ones.
+  // Without pre-softmax, Megatron-LM takes the softmax of the chosen scores only. The result is the
+  // softmax of all scores, divided by its sum over the chosen ones.
   model["norm_topk_prob"] = !from.flag(late).value_or(false);
   model["decoder_sparse_step"] = 1;
   model["mlp_only_layers"] = dense_layers(from, model["num_hidden_layers"]);
@@ -217,7 +217,7 @@ void read_latent_attention(Settings& from, std::int64_t experts, json& model) {
   model["num_key_value_heads"] = model["num_attention_heads"];
   read_experts(from, experts, "n_routed_experts", model);
   model["norm_topk_prob"] = sigmoid;
-  from.read("moe-router-enable-expert-bias");  // DeepSeek-V3 always has them
+  from.read("moe-router-enable-expert-bias");  // DeepSeek-V3 always has these biases
   const std::optional<std::int64_t> rank = from.whole("q-lora-rank");
   model["q_lora_rank"] = rank ? json(*rank) : json(nullptr);
   for (const Same& each : latent_numbers)
@@ -240,7 +240,7 @@ void read_latent_attention(Settings& from, std::int64_t experts, json& model) {
   const double of_scores = from.number("mscale-all-dim").value_or(0);
   const double of_angles = from.number("mscale").value_or(1);
   const bool scaled = from.word("rope-type", {"rope", "yarn"}).value_or("yarn") == "yarn";
-  if (factor > 1 && scaled)  // megatron.core's MLATransformerConfig has the other numbers
+  if (factor > 1 && scaled)  // the other numbers: MLATransformerConfig
     model["rope_scaling"] = {{"type", "yarn"},
                              {"factor", factor},
                              {"beta_fast", 32},

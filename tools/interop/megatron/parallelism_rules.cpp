@@ -1,6 +1,6 @@
-// Translates between Megatron-LM's arguments of degrees, sharding and communication and
-// `parallelism`. Names and defaults: megatron/training/arguments.py and the dataclasses of
-// megatron.core (0.16).
+// Translates between Megatron-LM's arguments of degrees, sharding and communication and the section
+// `parallelism` of the job file. Names and defaults: megatron/training/arguments.py and the
+// dataclasses of megatron.core (0.16).
 #include <algorithm>
 
 #include "models/core/error.h"
@@ -11,8 +11,9 @@ namespace meshwright::interop {
 
 namespace {
 
-// Returns the ZeRO stage of Megatron-DeepSpeed: of its file, or of --zero-stage. Nothing if
-// DeepSpeed does not train.
+// Returns the ZeRO stage of Megatron-DeepSpeed: from the configuration of DeepSpeed, or else from
+// --zero-stage. Returns nothing if DeepSpeed does not train. If it trains and no setting gives the
+// stage, returns nothing and asks the user for it.
 std::optional<int> read_deepspeed_stage(Settings& from, JobDraft& to) {
   const bool trains = from.flag("deepspeed").value_or(false);
   from.flag("no-pipeline-parallel");
@@ -102,8 +103,8 @@ Rule bucket_rule() {
               to.set("parallelism.reduce_bucket_bytes", product({*elements, bytes}));
               return;
             }
-            // Without a bucket size, megatron.core takes 40 M elements, or 1 M for each rank that
-            // reduces if that is more.
+            // Without a bucket size, megatron.core takes 40 M elements, or 1 M for each rank of the
+            // data-parallel group (data times context) if that is more.
             const std::int64_t ranks = to.ranks().value_or(1) / (to.count("parallelism.tensor") *
                                                                  to.count("parallelism.pipeline"));
             to.set("parallelism.reduce_bucket_bytes",
@@ -128,12 +129,13 @@ Rule overlap_rule() {
             if (from.flag("overlap-param-gather").value_or(false)) overlap.push_back("parameters");
             const std::int64_t tensor = to.count("parallelism.tensor");
             if (tensor > 1) overlap.push_back("tensor");
-            // Both overlap an exchange of experts with what does not wait for it.
+            // Both settings overlap an expert all-to-all with compute of the same micro-batch.
             const bool beside_shared = from.flag("moe-shared-expert-overlap").value_or(false);
             if (from.flag("overlap-dispatch-backward-with-experts-wgrad").value_or(false) ||
                 beside_shared)
               overlap.push_back("expert");
-            // Megatron-Core overlaps the exchanges of one micro-batch with the compute of another.
+            // With this setting, Megatron-Core overlaps the all-to-alls of one micro-batch with the
+            // compute of another.
             if (from.flag("overlap-moe-expert-parallel-comm").value_or(false))
               to.remark(from.spelled("overlap-moe-expert-parallel-comm") +
                         ": a forward and a backward that hide each other's exchanges of experts "
@@ -153,7 +155,8 @@ Rule overlap_rule() {
           "the sum of an input's gradient always goes beside the weight's gradient"};
 }
 
-// Megatron splits experts by the whole tensor group unless it is told a degree.
+// Returns the rule for the tensor degree of experts. By default, Megatron-LM splits experts over
+// the whole tensor group.
 Rule expert_tensor_rule() {
   return {{"parallelism.expert_tensor"},
           {"expert-tensor-parallel-size"},
@@ -217,8 +220,8 @@ Rule placement_rule() {
           "without it the order is tensor, context, data, pipeline: PDT"};
 }
 
-// Reads the two levels of a context group: the number of ranks that exchange heads in an
-// all-to-all, and the number of ranks in a ring over such groups.
+// Reads the two sizes of a context group: the number of ranks that exchange attention heads in an
+// all-to-all, and the number of such groups in a ring.
 void read_levels(Settings& from, JobDraft& to, std::int64_t context) {
   constexpr std::string_view name = "hierarchical-context-parallel-sizes";
   const std::vector<std::int64_t> sizes = from.wholes(name);
@@ -237,7 +240,7 @@ Rule context_rule() {
   return {{"parallelism.context_exchange", "parallelism.context_heads"},
           {"cp-comm-type", "hierarchical-context-parallel-sizes", "ds-sequence-parallel-size"},
           [](Settings& from, JobDraft& to) {
-            // Ulysses: the ranks that share sequences exchange heads.
+            // In DeepSpeed Ulysses, the ranks that share sequences exchange attention heads.
             if (const auto ranks = from.count("ds-sequence-parallel-size"); ranks && *ranks > 1) {
               to.set("parallelism.context", *ranks);
               to.set("parallelism.context_exchange", "all_to_all");
@@ -246,7 +249,7 @@ Rule context_rule() {
             const auto context = to.count("parallelism.context");
             if (words.size() == 1 && words[0] == "a2a+p2p" && context > 1)
               return read_levels(from, to, context);
-            from.read("hierarchical-context-parallel-sizes");  // of a2a+p2p alone
+            from.read("hierarchical-context-parallel-sizes");  // acts with a2a+p2p only
             if (words.empty()) return;
             const bool exchanges_heads = words[0] == "a2a";
             if (words.size() > 1 || !(exchanges_heads || words[0] == "p2p" ||

@@ -133,7 +133,8 @@ Rule precision_rule() {
             if (leaves && first > 0) to.set("training.first_layers_in_bf16", first);
             if (leaves && last > 0) to.set("training.last_layers_in_bf16", last);
             if (format) to.set("training.fp8_recipe", recipe.value_or("delayed"));
-            // Experts whose rows are counted do not multiply 8 bits here yet.
+            // Only experts with a fixed capacity compute in FP8 here. Those without a limit on
+            // their tokens do not.
             const json model = to.value("model");
             if (model.is_object() && model.contains("num_local_experts") &&
                 model.contains("expert_capacity_factor"))
@@ -166,8 +167,8 @@ Rule precision_rule() {
           }};
 }
 
-// Returns the loss scale of DeepSpeed's file, whose engine keeps it where DeepSpeed trains. 0 is a
-// scale that moves (deepspeed/runtime/fp16/loss_scaler.py).
+// Returns the loss scale that the section fp16 of a DeepSpeed configuration gives. A loss_scale of
+// 0 means a dynamic scale (deepspeed/runtime/fp16/loss_scaler.py).
 json loss_scale_of_deepspeed(Settings& from) {
   const double fixed = from.number("fp16.loss_scale").value_or(0);
   const json moving = {{"initial", std::exp2(from.number("fp16.initial_scale_power").value_or(16))},
@@ -239,7 +240,7 @@ void read_recompute(Settings& from, JobDraft& to) {
   if (!granularity && activations) granularity = "selective";
   auto method = from.word("recompute-method", {"uniform", "block"});
   std::optional<std::int64_t> number = from.whole("recompute-num-layers");
-  // Older names of these settings. Megatron-LM has had the names recompute-* since spring 2022.
+  // These are older names. Megatron-LM has had the names recompute-* since spring 2022.
   const bool whole_blocks = from.flag("checkpoint-activations").value_or(false);
   const auto old_method = from.word("activations-checkpoint-method", {"uniform", "block"});
   const auto old_number = from.whole("activations-checkpoint-num-layers");
@@ -303,7 +304,7 @@ Rule optimizer_rule() {
       [](Settings& from, JobDraft& to) {
         const std::string name = from.word("optimizer", {"adam", "sgd"}).value_or("adam");
         to.set("training.optimizer", name == "adam" ? "adamw" : name);
-        if (from.flag("use-bnb-optimizer").value_or(false))  // of bigscience's fork
+        if (from.flag("use-bnb-optimizer").value_or(false))  // bigscience's fork has it
           to.set("training.moments_precision", "8bit");
         const bool aware = from.flag("use-precision-aware-optimizer").value_or(false);
         const std::string main = from.word("main-params-dtype").value_or("fp32");

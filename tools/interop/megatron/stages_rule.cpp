@@ -1,5 +1,5 @@
-// Translates the stages of Megatron-LM's pipelines: degrees, uneven layers, layouts
-// (`Ettt|tttt|ttL`).
+// Translates the settings of Megatron-LM's pipelines: degrees, uneven numbers of layers, and
+// layouts (`Ettt|tttt|ttL`), whose letters are explained in the rule's note.
 #include "models/compiler/frameworks/stages.h"
 #include "models/core/error.h"
 #include "tools/interop/amounts.h"
@@ -10,7 +10,9 @@ namespace meshwright::interop {
 namespace {
 
 // Returns the stages of an uneven partition: with given numbers of layers on the first or the last
-// stage, or with the embedding or the loss counted as a layer. Empty if no setting asks for that.
+// stage, or with the embedding or the loss counted as a layer. Returns nothing if no setting asks
+// for that, if there are fewer than two stages, or if the number of layers is unknown. Throws
+// InputError if the layers do not divide evenly over the remaining stages.
 std::vector<StageUnits> uneven_stages(Settings& from, std::int64_t layers, std::int64_t parts) {
   const auto first = from.count("decoder-first-pipeline-num-layers");
   const auto last = from.count("decoder-last-pipeline-num-layers");
@@ -64,7 +66,7 @@ void read_pipeline(Settings& from, JobDraft& to) {
     virtual_stages = static_cast<std::int64_t>(stages.size()) / pipeline;
   }
   to.set("parallelism.virtual_stages", virtual_stages);
-  // Megatron-DeepSpeed's ZB-H1.
+  // Megatron-DeepSpeed has these flags for the schedule ZB-H1.
   const bool fills_bubbles = from.flag("enable-zbh1-pipeline").value_or(false) ||
                              from.flag("enable-zbh1-exact-semantics").value_or(false);
   to.set("parallelism.schedule", virtual_stages > 1              ? "interleaved"

@@ -16,7 +16,7 @@ bool has_section(const Settings& settings, std::string_view section) {
                              [&](const Setting& each) { return each.name.starts_with(section); });
 }
 
-// Returns a text with the variables that --define gives: $NAME and ${NAME}.
+// Returns a text in which $NAME and ${NAME} of the variables that --define gives have their values.
 std::string defined(std::string text, const std::map<std::string, std::string>& defines) {
   for (const auto& [name, value] : defines)
     for (const std::string& written : {"${" + name + "}", "$" + name})
@@ -31,8 +31,8 @@ std::string defined(std::string text, const std::map<std::string, std::string>& 
   return text;
 }
 
-// Adds a setting as an argument. False and null leave an argument out, as the programs that start
-// such files do.
+// Adds a setting as an argument. A value of false or null leaves the argument out, as in the
+// programs that start such files.
 void add_argument(const Setting& setting, std::string name,
                   const std::map<std::string, std::string>& defines, Settings& to) {
   if (setting.value.is_null() || setting.value == false) return;
@@ -46,8 +46,8 @@ void add_variable(const Setting& setting, std::string_view name, Settings& to) {
   to.add("env." + std::string(name), setting.value, setting.place);
 }
 
-// Such recipes do not name the program. Word pieces are the tokens of BERT and of T5, which has an
-// encoder beside.
+// Adds the program, which such recipes do not name, if it trains a BERT or a T5. The WordPiece
+// tokenizer is that of these two models, and only T5 has settings of a decoder.
 void add_program(Settings& arguments) {
   const auto tokenizer = std::ranges::find_if(arguments.all(), [](const Setting& each) {
     return each.name == "tokenizer-type" && each.value.is_string() &&
@@ -80,7 +80,8 @@ Settings recipe_arguments(const Settings& settings,
   return arguments;
 }
 
-// FlagScale's settings of the program and of sizes, and their names as a command line's.
+// FlagScale's settings of the program and of cluster sizes, with the names that they have when a
+// command line gives them.
 constexpr std::pair<std::string_view, const char*> of_runner[] = {
     {"experiment.task.entrypoint", "program"},
     {"experiment.runner.nnodes", "torchrun.nnodes"},
@@ -100,7 +101,8 @@ Settings flagscale_arguments(const Settings& settings,
         each.value.is_string() &&
         each.value.get_ref<const std::string&>().find("${experiment.") != std::string::npos;
     if (is_elsewhere && is_argument) {
-      // The file that starts the experiment says the value. It names folders and seeds.
+      // The value, a folder or a seed, is in the file that starts the experiment. It changes no
+      // plan.
       arguments.add("recipe." + each.name, each.value, each.place);
       arguments.show_as("recipe." + each.name, each.name);
     } else if (is_argument) {
@@ -125,7 +127,8 @@ Settings flagscale_arguments(const Settings& settings,
   return arguments;
 }
 
-// Refuses FlagScale's experiments that serve a model, compress it or train it by rewards.
+// Throws InputError for FlagScale's experiments that do not train, or that train with another
+// backend than Megatron.
 void refuse_other_tasks(const Settings& settings) {
   for (const Setting& each : settings.all()) {
     if (each.name == "experiment.task.type" && each.value != "train")
