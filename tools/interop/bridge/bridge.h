@@ -13,14 +13,14 @@
 namespace meshwright::interop {
 
 // Translates settings to Megatron-LM's names. `given` holds the values of --set, which choose among
-// the rows of a performance matrix.
+// the cells of a performance matrix.
 Settings translate_bridge(Settings settings, const JobDraft& given);
 
 // Returns Megatron-LM's arguments as the overrides of a ConfigContainer.
 Settings bridge_overrides(const Settings& arguments);
 
 // Returns Megatron-LM's rules and two more: one rejects settings of models that are not built here,
-// and one is for layers whose activations are offloaded from the device.
+// and one is for layers whose saved activations are offloaded to the host.
 const Rules& bridge_rules();
 std::span<const WithoutMeaning> bridge_without_meaning();
 
@@ -30,8 +30,8 @@ class Translation {
  public:
   Translation(const Settings& from, std::span<const BridgeName> names);
 
-  // Returns the setting with this name in the file, or null if it is absent or null. Names are
-  // without a prefix that wraps a whole file ("ConfigContainer.").
+  // Returns the setting with this name in the file, or null if it is absent or null. The name has
+  // no "ConfigContainer." in front and no "_config" after its section, which some files have.
   const Setting* find(std::string_view name) const;
   // Sets `argument` in place of the settings `by`. The first one of them that is present gives the
   // place, and the others count as repeats. Does nothing if none is present.
@@ -51,7 +51,7 @@ class Translation {
  private:
   void say_row(const BridgeName& row);
   std::vector<Setting> from_;
-  std::vector<std::string> names_;  // of from_, without what wraps a whole file
+  std::vector<std::string> names_;  // of from_, in the form that find() takes
   std::vector<bool> done_;
   std::span<const BridgeName> table_;
   Settings to_;

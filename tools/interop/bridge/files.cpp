@@ -118,7 +118,7 @@ void add_rows(const Settings& arguments, Settings& to) {
       if (setting != nullptr) to.add(std::string(row.bridge), setting->value);
     } else {
       const bool on = setting != nullptr && setting->value == true;
-      // A setting of this kind is left out unless it is on, because Bridge builds something for any
+      // These arguments are left out unless they are on, because Bridge builds something for any
       // other value than null.
       if (!on && (row.megatron == "enable-cuda-graph" || row.megatron == "external-cuda-graph" ||
                   row.megatron == "tp-comm-overlap" ||
@@ -202,7 +202,7 @@ Settings bridge_overrides(const Settings& arguments) {
   to.add("dataset.sequence_length", value_of(arguments, "seq-length", nullptr));
   to.add("model.num_query_groups", value_of(arguments, "num-query-groups",
                                             value_of(arguments, "num-attention-heads", nullptr)));
-  // NullTokenizer adds one word to vocab_size, which is the last word of the model's vocabulary.
+  // NullTokenizer adds one word to vocab_size, so the model's vocabulary has one word more.
   if (const json words = value_of(arguments, "vocab-size", nullptr); words.is_number_integer())
     to.add("model.vocab_size", words.get<std::int64_t>() + 1);
   to.add("model.make_vocab_size_divisible_by", 128);
@@ -217,7 +217,7 @@ Settings bridge_overrides(const Settings& arguments) {
       add_type(to, std::string("optimizer.") + field,
                torch_type(value_of(arguments, argument, nullptr)));
   add_precision(arguments, to);
-  for (const Setting& each : arguments.all())  // Bridge's own
+  for (const Setting& each : arguments.all())  // names of Bridge
     if (each.name.find('.') != std::string::npos) to.add(each.name, each.value);
   return to;
 }

@@ -72,7 +72,8 @@ void say_model(Translation& file) {
   const char* name = "model.pipeline_model_parallel_layout";
   if (const Setting* layout = file.find(name); layout != nullptr && layout->value.is_array())
     file.say("pipeline-model-parallel-layout", layout_of(file, *layout), {name});
-  // Sequences have the dataset's length. The table of positions has the model's length.
+  // Sequences have the dataset's length if it is given. The model's length is then that of the
+  // table of positions.
   const Setting* modelled = file.find("model.seq_length");
   const Setting* read = file.find("dataset.sequence_length");
   if (read == nullptr) read = file.find("dataset.seq_length");
@@ -97,8 +98,8 @@ void say_buckets(Translation& file) {
     file.usual("ddp-bucket-size", "comm_overlap.bucket_size", 128 * 1024 * 1024);
 }
 
-// Sets the defaults of megatron.bridge.recipes, as in _pretrain_common and its optimizer, for all
-// that the file leaves out.
+// Sets the defaults of megatron.bridge.recipes, as in _pretrain_common and its optimizer, for the
+// settings below that the file leaves out.
 void say_usual(Translation& file) {
   const auto flag_is_there = [&](std::initializer_list<const char*> names) {
     return std::ranges::any_of(names, [&](const char* name) { return file.find(name) != nullptr; });
@@ -135,7 +136,7 @@ void say_usual(Translation& file) {
 }
 
 // Sets how many layers at both ends of the model compute in bf16 while the others compute in 8 or 4
-// bits. The recipe of current scaling has one at each end by default.
+// bits. With the recipe of current scaling, the default is one layer at each end.
 void say_layers_in_bf16(Translation& file, bool of_current_scaling) {
   const Setting* asked = file.find("mixed_precision.first_last_layers_bf16");
   if (asked == nullptr ? of_current_scaling : asked->value == true) {
@@ -231,7 +232,7 @@ void say_precision(Translation& file, const Setting* name) {
       file.say("fp8-format", format, {"mixed_precision.fp8"});
     else
       file.say("fp8-format", format, {"mixed_precision"});
-    // The default of the dataclass is tensorwise.
+    // MixedPrecisionConfig has the default tensorwise.
     if (recipe.is_null()) recipe = "tensorwise";
     if (field("fp8_recipe") != nullptr)
       file.say("fp8-recipe", recipe, {"mixed_precision.fp8_recipe"});

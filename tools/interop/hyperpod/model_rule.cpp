@@ -1,4 +1,4 @@
-// Reads the model of a recipe as a config.json of transformers.
+// Reads the model of a recipe as a config.json of transformers, and writes it into a recipe.
 
 #include "models/core/error.h"
 #include "tools/interop/hyperpod/hyperpod.h"
@@ -20,7 +20,7 @@ constexpr Size sizes[] = {
     {"model.num_key_value_heads", "num_key_value_heads", false},
 };
 
-// Sets the number of positions. It is read even if a config.json gives it, so that the settings
+// Sets the number of positions. The settings are read even if a config.json gives it, so that they
 // count as known.
 void read_positions(Settings& from, json& model) {
   const std::int64_t width = from.whole("model.max_context_width").value_or(2048);
@@ -67,7 +67,8 @@ void read_library_model(Settings& from, JobDraft& to) {
   read_experts(from, model);
   read_window(from, to);
   const auto name = from.word("model.hf_model_name_or_path");
-  if (to.has("model") || !is_whole) return;  // a config.json, or --set; else an error names it
+  // A config.json or --set; if neither gives it, an error asks.
+  if (to.has("model") || !is_whole) return;
   for (const char* known : {"llama_v3", "llama_v2", "mistral", "mixtral"})
     if (type == known) {
       to.set("model", std::move(model));
@@ -78,7 +79,8 @@ void read_library_model(Settings& from, JobDraft& to) {
 }
 
 // Reads the model of a recipe for NeMo, under the names of NeMo's first launcher. Sets `model` only
-// if all sizes are given and the model is built as Llama is.
+// if none is given, if all sizes but the key-value heads are there, and if the model is built as
+// Llama is.
 void read_nemo_model(Settings& from, JobDraft& to) {
   constexpr std::pair<const char*, const char*> names[] = {
       {"model.num_layers", "num_hidden_layers"},
@@ -103,7 +105,7 @@ void read_nemo_model(Settings& from, JobDraft& to) {
   if (to.has("model")) return;
   const bool is_llama =
       norm == "rmsnorm" && activation.find("swiglu") != std::string::npos && !biases;
-  if (!is_whole || !is_llama) return;  // an error names --set model
+  if (!is_whole || !is_llama) return;  // an error asks for --set model
   to.remark("the recipe's tokenizer says how many words there are; 128256 are taken, Llama 3's");
   model["vocab_size"] = 128256;
   to.set("model", std::move(model));

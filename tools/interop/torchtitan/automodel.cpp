@@ -1,5 +1,5 @@
-// Renames the settings of NeMo AutoModel's recipes (0.3, examples/llm_*) to torchtitan's: both
-// train by FSDP 2 with tensor, context, pipeline and expert ranks of PyTorch.
+// Renames the settings of NeMo AutoModel's recipes (0.3, examples/llm_*) to torchtitan's. Both
+// train with FSDP 2 and with PyTorch's tensor, context, pipeline and expert parallelism.
 #include <algorithm>
 #include <cctype>
 #include <string>
@@ -38,7 +38,7 @@ constexpr TrainerName of_automodel[] = {
     {"quantization.bnb_4bit_quant_type", "bnb_4bit_quant_type"},
 };
 
-// Settings of torchtitan itself that are among those of AutoModel.
+// Names that AutoModel and torchtitan have in common.
 constexpr std::string_view titan_names[] = {"optimizer.name",
                                             "optimizer.lr",
                                             "optimizer.beta1",
@@ -50,7 +50,8 @@ constexpr std::string_view titan_names[] = {"optimizer.name",
                                             "lr_scheduler.decay_ratio",
                                             "compile.enable"};
 
-// Settings that change no plan. A name that ends with `.` stands for all below it.
+// Settings of AutoModel that change no plan, or that other functions of this file read before. A
+// name that ends with `.` or `_` stands for all names that begin with it.
 constexpr std::string_view without_effect[] = {"recipe",
                                                "seed",
                                                "nvtx",
@@ -118,7 +119,8 @@ constexpr std::string_view without_effect[] = {"recipe",
                                                "slurm.",
                                                "checkpoint."};
 
-// Gives settings that change no plan a name by which a row of torchtitan's explains them.
+// Adds the prefix "automodel." to the settings in without_effect. A row of the target's
+// WithoutMeaning explains this prefix.
 void set_aside(Settings& settings) {
   const std::vector<Setting> all = settings.all();
   for (const Setting& each : all) {
@@ -141,7 +143,8 @@ std::string automodel_text(const Settings& settings, std::string_view name) {
   return found != nullptr && found->value.is_string() ? found->value.get<std::string>() : "";
 }
 
-// Refuses recipes that train on another objective than the next token, or on more than texts.
+// Throws InputError for recipes that train on another objective than the next token, or on more
+// than texts, and for ways to train that are not built.
 void refuse_other_recipes(const Settings& settings) {
   const std::string recipe = automodel_text(settings, "recipe"),
                     builder = automodel_text(settings, "model._target_");
@@ -171,7 +174,7 @@ void refuse_other_recipes(const Settings& settings) {
       settings.fail(name, "is not built; take it out");
 }
 
-// Packed sequences have the length of the pack.
+// Sets the sequence length. If sequences are packed, it is the length of a pack.
 void read_length(Settings& settings) {
   const Setting* packed = find_setting(settings, "packed_sequence.packed_sequence_size");
   const bool packs = packed != nullptr && packed->value.is_number() && packed->value > 0;
@@ -200,7 +203,7 @@ void read_schedule_word(Settings& settings) {
       imply_setting(settings, "parallelism.pipeline_parallel_schedule", of_torch, name);
 }
 
-// All data ranks, which share parameters but for copies.
+// Sets the shard degree from dp_size, which counts all data-parallel ranks: replicas times shards.
 void read_replicas(Settings& settings) {
   constexpr const char* name = "distributed.dp_size";
   const auto number = [&](const char* of) -> std::int64_t {
@@ -225,7 +228,7 @@ void read_sharing(Settings& settings) {
     return each.name.ends_with(".activation_checkpointing") && each.value == true;
   });
   imply_setting(settings, "activation_checkpoint.mode", recomputes ? "full" : "none", batch);
-  // A degree that is "none" follows from the others.
+  // A degree that is null, false or "none" follows from the others.
   if (const Setting* degree = find_setting(settings, "distributed.dp_replicate_size");
       degree != nullptr && is_off(degree->value))
     settings.remove("distributed.dp_replicate_size");
@@ -237,8 +240,8 @@ void read_sharing(Settings& settings) {
       settings.remove(name);
 }
 
-// Weights are loaded in the type that is asked for, and the optimizer steps them so, unless it
-// keeps a copy of its own.
+// Sets the types of weights. They are loaded in model.torch_dtype, bf16 by default, and the
+// optimizer updates them in this type unless it keeps master weights.
 void read_types(Settings& settings) {
   const std::string type = automodel_text(settings, "model.torch_dtype");
   const bool is_whole = type.find("32") != std::string::npos;
@@ -246,7 +249,7 @@ void read_types(Settings& settings) {
   imply_setting(settings, "training.dtype", is_whole || has_masters ? "float32" : "bfloat16",
                 settings.has("model.torch_dtype") ? "model.torch_dtype" : batch);
   imply_setting(settings, "training.mixed_precision_param", "bfloat16", batch);
-  // Transformer Engine's products of 8 bits.
+  // The recipe may ask for matrix multiplications of Transformer Engine in 8 bits.
   constexpr const char* recipe = "model.backend.te_fp8.recipe";
   if (!settings.has(recipe)) return;
   const std::string word = automodel_text(settings, recipe);
@@ -278,7 +281,8 @@ void read_optimizer(Settings& settings) {
     settings.note("optimizer._target_ " + builder + ": planned as AdamW");
 }
 
-// Patterns of modules: "*_proj" are all linear layers, "*.q_proj" those of one name.
+// Sets the adapters. Their modules are patterns: "*_proj" stands for all linear layers, and
+// "*.q_proj" for those with this name.
 void read_adapters(Settings& settings) {
   const Setting* found = find_setting(settings, "peft.target_modules");
   const json wanted = found != nullptr ? found->value : json(nullptr);
@@ -286,7 +290,7 @@ void read_adapters(Settings& settings) {
   if (!adapts) return;
   imply_setting(settings, "use_peft", true,
                 settings.has("peft.dim") ? "peft.dim" : "peft._target_");
-  imply_setting(settings, "lora_alpha", 32, "peft._target_");  // PeftConfig's
+  imply_setting(settings, "lora_alpha", 32, "peft._target_");  // PeftConfig's default
   json names = "all-linear";
   if (!wanted.is_null() && !is_on(settings, "peft.match_all_linear")) {
     const json patterns = wanted.is_array() ? wanted : json::array({wanted});

@@ -1,4 +1,4 @@
-// Renames settings of torchtitan before 2025, and of AutoModel, to those of its 0.2.
+// Renames settings of torchtitan before 2025, and of NeMo AutoModel, to those of torchtitan 0.2.
 #include "tools/interop/torchtitan/torchtitan.h"
 
 namespace meshwright::interop {

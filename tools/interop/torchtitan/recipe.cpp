@@ -70,8 +70,8 @@ std::string checkpointing(const Training& t) {
 
 std::string class_of(const std::string& call) { return call.substr(0, call.find('.')); }
 
-// Returns 0.3's name of the attention kernel. FlashAttention (varlen) needs 16 bits and does not
-// split sequences over context ranks.
+// Returns torchtitan 0.3's name of the attention kernel. FlashAttention (varlen) needs 16 bits and
+// does not split sequences over context ranks, so FlexAttention (flex) is taken otherwise.
 const char* attention_of(const Plan& plan) {
   const bool flashes = plan.parallelism.context == 1 && plan.training.precision != Precision::fp32;
   return flashes ? "varlen" : "flex";

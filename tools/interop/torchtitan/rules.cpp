@@ -1,5 +1,5 @@
-// Translates between torchtitan's settings and the keys of the job file: the TOML of 0.2, and the
-// flags of newer versions if their names differ.
+// Translates between torchtitan's settings and the keys of the job file. The settings are those of
+// the TOML of 0.2, and flags of newer versions if their names differ.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,7 +17,7 @@ namespace meshwright::interop {
 namespace {
 
 // Newer versions of torchtitan have their settings as functions of Python: --module llama3 --config
-// llama3_8b. What such a function says is not known here.
+// llama3_8b. Such a function is not read.
 constexpr const char* named_function = "--config names a function of Python, which is not read";
 bool is_of_python(const Settings& settings) {
   return settings.has("config") && settings.has("program");
@@ -55,8 +55,8 @@ std::int64_t degree(Settings& from, const char* name, const char* key, JobDraft&
 }
 
 // Returns the shard degree. A degree of -1, which is the default, stands for the ranks that the
-// other degrees leave, so it is unknown (nothing is returned) as long as the job's number of ranks
-// is.
+// other degrees, whose product is `others`, leave. Returns nothing for it as long as the job's
+// number of ranks is unknown.
 std::optional<std::int64_t> read_shard(Settings& from, std::int64_t others, const JobDraft& to) {
   const char* const name = "parallelism.data_parallel_shard_degree";
   const std::int64_t shard = from.whole(name).value_or(-1);
@@ -165,7 +165,7 @@ void read_batch(Settings& from, JobDraft& to) {
   const std::int64_t data = to.count("parallelism.data", 0);
   if (!global || *global < 1)
     global =
-        data > 0 ? std::optional(product({sequences, data})) : std::nullopt;  // else --set says it
+        data > 0 ? std::optional(product({sequences, data})) : std::nullopt;  // otherwise unknown
   if (!global) return to.follows_from_ranks("training.global_batch");
   to.set("training.global_batch", *global);
   if (has_stages && data > 0 && *global > product({sequences, data}))
@@ -220,7 +220,7 @@ Rule context_rule() {
 std::vector<std::string> converters_of(Settings& from) {
   std::vector<std::string> names;
   for (const std::string& word : from.words("model.converters"))
-    for (std::size_t begin = 0; begin <= word.size();) {  // flags have commas
+    for (std::size_t begin = 0; begin <= word.size();) {  // a flag holds several names with commas
       const std::size_t end = std::min(word.find(',', begin), word.size());
       if (end > begin) names.push_back(word.substr(begin, end - begin));
       begin = end + 1;
@@ -412,7 +412,8 @@ Rule schedule_rule() {
           "decay_ratio 0 keeps the rate constant"};
 }
 
-// torchtitan's expert groups reach over tensor groups unless it is told to split experts by them.
+// Returns the rule for the tensor degree of experts. By default, torchtitan does not split experts
+// over tensor groups.
 Rule expert_tensor_rule() {
   static constexpr std::string_view setting = "parallelism.expert_tensor_parallel_degree";
   return {{"parallelism.expert_tensor"},
@@ -430,7 +431,8 @@ Rule expert_tensor_rule() {
           "1 or the tensor degree"};
 }
 
-// The adapters of AutoModel's recipes. torchtitan has none to write.
+// Returns the rule for the adapters of NeMo AutoModel's recipes. torchtitan has no adapters, so an
+// export writes nothing.
 Rule adapter_rule() {
   Rule rule = trainer_adapter_rule();
   rule.write = nullptr;

@@ -1,5 +1,4 @@
-// Translates the stages of torchtitan's pipelines: the schedule, and the modules of each part of a
-// model.
+// Translates the stages of torchtitan's pipelines: the schedule, and the modules of each stage.
 #include <algorithm>
 #include <cctype>
 #include <string_view>
@@ -32,7 +31,8 @@ std::vector<StageUnits> read_parts(const Settings& from, const Setting& parts) {
 
 // Returns torchtitan's default stages. The embedding and the head count as `first` and `last`
 // layers, and the first stages get the layers that are left over
-// (torchtitan/distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part()).
+// (torchtitan/distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part()). Throws
+// InputError if a stage would have no layer to spare for them.
 std::vector<StageUnits> usual_parts(Settings& from, std::int64_t parts, std::int64_t layers,
                                     std::int64_t first, std::int64_t last) {
   const std::int64_t all = layers + first + last;
@@ -62,7 +62,7 @@ void set_parts(const std::vector<StageUnits>& stages, std::int64_t pipeline, Set
   to.set("parallelism.partition", partition_of(stages, "llama"));
 }
 
-// PyTorch's name of a schedule, which is compared without regard to case, and the job file's.
+// A schedule: PyTorch's name, which is compared without regard to case, and the job file's name.
 struct ScheduleName {
   std::string_view theirs, ours;
   int parts = 1;  // stages of a rank unless settings give them
