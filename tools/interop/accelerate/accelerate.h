@@ -1,6 +1,5 @@
-// Declares what the source files of the target accelerate share. Names and defaults: accelerate
-// 1.15, commands/config/config_args.py, commands/launch.py, utils/dataclasses.py,
-// parallelism_config.py.
+// Declares the rules of the target accelerate. Names and defaults: accelerate 1.15,
+// commands/config/config_args.py, commands/launch.py, utils/dataclasses.py, parallelism_config.py.
 #pragma once
 
 #include "models/compiler/frameworks/accelerate.h"

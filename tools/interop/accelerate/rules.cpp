@@ -30,7 +30,7 @@ void read_cluster(Settings& from, JobDraft& to) {
   const std::string kind = kind_of(from);
   const std::int64_t hosts = from.count("num_machines").value_or(1);
   std::optional<std::int64_t> processes = from.whole("num_processes");
-  if (kind == "FALSE" || kind == "NO") processes = hosts;  // one process; YAML's no is false
+  if (kind == "FALSE" || kind == "NO") processes = hosts;  // one on each host; YAML's no is false
   to.set("cluster.count", hosts);
   if (!processes || *processes < 1) return;
   if (*processes % hosts != 0)
@@ -58,9 +58,10 @@ Rule cluster_rule() {
           "num_processes counts all hosts'"};
 }
 
-// Returns whether weights, gradients and moments are all in bf16. They are so if a file asks for it
-// (pure_bf16), and if the model is loaded in bf16 and nobody widens its weights: accelerate does
-// under FSDP in mixed precision, DeepSpeed has masters, and peft keeps adapters in fp32.
+// Returns whether weights, gradients and moments are all in bf16: if a file asks for it
+// (pure_bf16), or if the model is loaded in bf16 and its weights stay so. They do not stay so under
+// FSDP in mixed precision, with DeepSpeed or Megatron-LM, which keep master weights, and with
+// adapters, which peft keeps in fp32.
 bool trains_as_loaded(Settings& from, const std::string& mixed) {
   const std::string kind = kind_of(from);
   const std::string type = from.word("torch_dtype").value_or(from.word("dtype").value_or(""));
@@ -75,7 +76,7 @@ bool trains_as_loaded(Settings& from, const std::string& mixed) {
 
 void read_precision(Settings& from, JobDraft& to) {
   std::string word = from.word("mixed_precision").value_or("no");
-  if (word == "false") word = "no";  // what YAML makes of it
+  if (word == "false") word = "no";  // YAML reads no as false
   if (from.flag("bf16").value_or(false)) word = "bf16";
   if (from.flag("fp16").value_or(false)) word = "fp16";
   const bool tf32 = from.flag("tf32").value_or(false);
@@ -129,7 +130,7 @@ Rule precision_rule() {
         const Precision precision = from.plan.training.precision;
         const bool as_loaded = from.plan.training.master_weights == MasterWeights::none;
         if (as_loaded) to.add("torch_dtype", "bfloat16");
-        // accelerate would widen the weights under FSDP in mixed precision.
+        // Under FSDP in mixed precision, accelerate would convert the weights to fp32.
         const bool mixes = !as_loaded || from.plan.parallelism.zero_stage != 3;
         to.add("mixed_precision", !mixes                         ? "no"
                                   : precision == Precision::bf16 ? "bf16"
@@ -153,8 +154,8 @@ struct ParallelSizes {
   std::int64_t replicate = 1, shard = 0, tensor = 1, context = 1;
 };
 
-// Throws InputError if the degrees that a file gives need another number of ranks than there are:
-// accelerate's ParallelismConfig takes no other.
+// Throws InputError if a file gives a shard degree of 2 or more and its degrees need another number
+// of ranks than there are. accelerate's ParallelismConfig rejects such degrees too.
 void check_ranks(const Settings& from, const ParallelSizes& sizes, const JobDraft& to) {
   const std::int64_t needed = product(
       {std::max<std::int64_t>(1, sizes.shard), sizes.replicate, sizes.tensor, sizes.context});
@@ -246,7 +247,7 @@ void read_fsdp(Settings& from, JobDraft& to, const ParallelSizes& degrees) {
     to.set("parallelism.shard", product({degrees.shard, degrees.context}));
   const std::int64_t hosts = to.count("cluster.count");
   if (!word.starts_with("HYBRID") || hosts == 1) return;
-  if (const auto ranks = to.ranks())  // shards inside each host
+  if (const auto ranks = to.ranks())  // shards in each host
     to.set("parallelism.shard", *ranks / hosts);
 }
 

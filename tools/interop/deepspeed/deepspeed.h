@@ -1,5 +1,5 @@
-// Declares what the source files of the target deepspeed share. Names and defaults: DeepSpeed
-// 0.19.6, deepspeed/runtime/{config,constants,precision_config}.py and runtime/zero/config.py.
+// Declares the rules of the target deepspeed. Names and defaults: DeepSpeed 0.19.6,
+// deepspeed/runtime/{config,constants,precision_config}.py and runtime/zero/config.py.
 #pragma once
 
 #include "models/compiler/frameworks/deepspeed.h"

@@ -1,5 +1,6 @@
-// Translates between ds_config.json and the keys of the job file. transformers' Trainer fills in
-// "auto" from its arguments. Without these arguments, an "auto" leaves the key of the job unset.
+// Translates between ds_config.json and the keys of the job file. transformers' Trainer replaces
+// "auto" by values of its arguments. An "auto" counts as absent here, and the Trainer's argument is
+// read instead if there is one.
 #include <algorithm>
 #include <cmath>
 
@@ -193,8 +194,8 @@ std::int64_t bytes_of_gradient(const JobDraft& to) {
   return to.word("training.gradient_reduce_precision", "fp32") == "fp32" ? 4 : 2;
 }
 
-// Returns the hidden size of the job's model, or 0 if it is not known. Of a name or a path the file
-// is read, because transformers derives sizes of buffers from it.
+// Returns the hidden size of the job's model, or 0 if it is not known. Transformers derives sizes
+// of buffers from it. If the model is a name or a path, its file is read.
 std::int64_t hidden_of(const JobDraft& to) {
   for (const char* key : {"model.hidden_size", "model.n_embd"})
     if (const json found = to.value(key); found.is_number_integer()) return to.count(key);
@@ -224,7 +225,8 @@ void read_zero(Settings& from, JobDraft& to) {
   const auto overlap = flag(from, "zero_optimization.overlap_comm");
   const auto live = whole(from, "zero_optimization.stage3_max_live_parameters");
   auto threshold = whole(from, "zero_optimization.stage3_param_persistence_threshold");
-  // The Trainer puts these in the place of "auto" (transformers, integrations/deepspeed.py).
+  // The Trainer replaces "auto" of these two settings by functions of the hidden size
+  // (transformers, integrations/deepspeed.py).
   const std::int64_t hidden = hidden_of(to);
   if (hidden > 0 && is_auto(from, "zero_optimization.reduce_bucket_size"))
     bucket = product({hidden, hidden});

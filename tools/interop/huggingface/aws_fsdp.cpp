@@ -1,6 +1,6 @@
-// Renames the arguments of AWS's examples of FSDP
-// (awsome-distributed-training, 3.test_cases/pytorch/ FSDP/src/model_utils/arguments.py) to those
-// of accelerate and of the Trainer.
+// Renames the arguments of AWS's examples of FSDP to those of accelerate and of the Trainer. The
+// repository is awsome-distributed-training, and the file
+// 3.test_cases/pytorch/FSDP/src/model_utils/arguments.py.
 #include "tools/interop/huggingface/renaming.h"
 
 namespace meshwright::interop {
@@ -29,8 +29,8 @@ void read_aws_fsdp(Settings& settings) {
   imply_setting(settings, "fsdp_config.fsdp_sharding_strategy",
                 is_hybrid ? "HYBRID_SHARD" : "FULL_SHARD", by);
   settings.remove("sharding_strategy");
-  imply_setting(settings, "output_dir", ".", "hidden_width");  // the Trainer's defaults are alike
-  // Its parser takes these where an argument is left out.
+  imply_setting(settings, "output_dir", ".", "hidden_width");  // for the Trainer's defaults
+  // The examples' parser has these defaults.
   imply_setting(settings, "bf16", true, "hidden_width");
   imply_setting(settings, "activation_checkpointing", true, "hidden_width");
   imply_setting(settings, "train_batch_size", 2, "hidden_width");

@@ -1,4 +1,4 @@
-// Renames the settings of programs that train by transformers' Trainer (LLaMA-Factory, axolotl,
+// Translates the settings of programs that train by transformers' Trainer (LLaMA-Factory, axolotl,
 // alignment-handbook, trl) and the options of `accelerate launch` to those of accelerate's settings
 // file and of TrainingArguments.
 #include <algorithm>
@@ -14,14 +14,14 @@ namespace meshwright::interop {
 
 namespace {
 
-// LLaMA-Factory 0.9 (hparams), trl 0.24 (SFTConfig), and scripts of alignment-handbook.
+// Names in LLaMA-Factory 0.9 (hparams), trl 0.24 (SFTConfig), and scripts of alignment-handbook.
 constexpr TrainerName of_scripts[] = {
     {"cutoff_len", "block_size"},         {"max_source_length", "block_size"},
     {"bert_model", "model_name_or_path"}, {"max_seq_len", "max_seq_length"},
     {"sequence_length", "block_size"},
 };
 
-// axolotl 0.13 (utils/schemas).
+// Names in axolotl 0.13 (utils/schemas).
 constexpr TrainerName of_axolotl[] = {
     {"base_model", "model_name_or_path"},
     {"sequence_len", "block_size"},
@@ -55,7 +55,7 @@ constexpr TrainerName of_launcher[] = {
     {"accelerate.fsdp-activation-checkpointing", "fsdp_config.fsdp_activation_checkpointing"},
 };
 
-// The Trainer's --fsdp "full_shard auto_wrap", a list in JSON and YAML.
+// Translates the Trainer's --fsdp "full_shard auto_wrap". In JSON and YAML its value may be a list.
 void read_fsdp_words(Settings& settings) {
   const Setting* found = find_setting(settings, "fsdp");
   if (found == nullptr) return;
@@ -82,7 +82,7 @@ constexpr const char *in_4_bits = "load_in_4bit", *double_scales = "bnb_4bit_use
 void read_axolotl(Settings& settings) {
   if (find_setting(settings, "base_model") == nullptr) return;
   for (const TrainerName& row : of_axolotl) rename_setting(settings, row.other, row.name);
-  imply_setting(settings, "output_dir", ".", "model_name_or_path");  // the Trainer trains
+  imply_setting(settings, "output_dir", ".", "model_name_or_path");  // for the Trainer's defaults
   if (is_on(settings, "flash_attention"))
     imply_setting(settings, "attn_implementation", "flash_attention_2", "flash_attention");
   const Setting* bf16 = find_setting(settings, "bf16");
@@ -94,7 +94,7 @@ void read_axolotl(Settings& settings) {
     settings.add("bf16", true, bf16->place);
   }
   if (is_on(settings, "bf16") && !settings.has("torch_dtype"))
-    imply_setting(settings, "torch_dtype", "bfloat16", "bf16");  // so axolotl loads the model
+    imply_setting(settings, "torch_dtype", "bfloat16", "bf16");  // axolotl then loads it in bf16
   const bool shards = std::ranges::any_of(settings.all(), [](const Setting& each) {
     return each.name.starts_with("fsdp_config.") && each.name != "fsdp_config.fsdp_version";
   });
@@ -104,7 +104,8 @@ void read_axolotl(Settings& settings) {
                       ? "parallelism_config.dp_shard_size"
                       : "fsdp_config.fsdp_version");
   settings.remove("plugins");
-  // Weights, and what is computed, in 16 bits without a copy in 32.
+  // The switches bfloat16 and float16 ask for weights and compute in 16 bits without master
+  // weights.
   for (const auto& [word, precision] : {std::pair{"bfloat16", "bf16"}, {"float16", "fp16"}})
     if (is_on(settings, word) && !is_on(settings, "bf16") && !is_on(settings, "fp16")) {
       settings.remove(precision);
@@ -118,7 +119,8 @@ void read_axolotl(Settings& settings) {
     imply_setting(settings, "activation_offloading", true, "gradient_checkpointing");
     settings.add("gradient_checkpointing", true, place);
   }
-  // Scales are quantized unless bnb_config_kwargs says otherwise (loaders/model.py).
+  // The scales of 4-bit weights are quantized unless bnb_config_kwargs turns that off
+  // (loaders/model.py).
   rename_setting(settings, "bnb_config_kwargs.bnb_4bit_use_double_quant", double_scales);
   rename_setting(settings, "bnb_config_kwargs.bnb_4bit_quant_type", type_of_4_bits);
   if (is_on(settings, in_4_bits)) imply_setting(settings, double_scales, true, in_4_bits);
@@ -191,15 +193,16 @@ bool is_adapter(const json& value) { return value == "lora" || value == "qlora";
 constexpr const char* other_adapters[] = {"adapter", "finetuning_type", "quantization_bit",
                                           "use_dora", "peft_use_dora"};
 
-// Scripts of one's own have the rank of their adapters in their code.
+// Throws InputError if adapters are asked for and no setting gives their rank. A user's own script
+// may have the rank in its code.
 void refuse_unsaid_rank(const Settings& settings, const JobDraft& given) {
   if (is_on(settings, "use_lora") && !settings.has("lora_r") && !given.has("training.lora"))
     settings.fail("use_lora",
                   "the rank of its adapters is not said; give --set training.lora.rank=NUMBER");
 }
 
-// Refuses adapters of other kinds than LoRA, and frozen weights in other types than 16 or 32 bits
-// or NF4.
+// Throws InputError for adapters of other kinds than LoRA, for weights in 4 bits that are not NF4
+// or that have no adapters, and for QLoRA without weights in 4 bits.
 void refuse_other_adapters(const Settings& settings) {
   for (const char* name : other_adapters) {
     const Setting* found = find_setting(settings, name);
@@ -287,8 +290,8 @@ void refuse_other_objectives(const Settings& settings) {
       if (each.name.starts_with(section)) settings.fail(each.name, why);
 }
 
-// The kernels of attention by their names in transformers, where ours have others. What is chosen
-// among the rest costs about the same.
+// Replaces names of attention kernels that the rules do not know by flash_attention_2 or
+// flash_attention_3, which cost about the same.
 void read_attention_word(Settings& settings) {
   const Setting* found = find_setting(settings, "attn_implementation");
   if (found == nullptr || !found->value.is_string()) return;
@@ -304,8 +307,8 @@ void read_attention_word(Settings& settings) {
   settings.add("attn_implementation", taken, place);
 }
 
-// Files of the Trainer alone do not say how ranks share the model where accelerate's settings file,
-// which the command line names, does.
+// Adds a note if no setting says how ranks share the model. The command line may name accelerate's
+// settings file, which then says it, and that file may be missing here.
 void note_missing_strategy(Settings& settings) {
   if (settings.has("program") || !settings.has("model_name_or_path")) return;
   const bool is_said = std::ranges::any_of(settings.all(), [](const Setting& each) {
@@ -372,7 +375,7 @@ Settings with_trainer_names(Settings settings, const JobDraft& given) {
 
 namespace {
 
-// Writes the arguments under trl's names.
+// Writes the adapters under trl's names of arguments.
 void write_adapter(const program::Lora& lora, Settings& to) {
   to.add("use_peft", true);
   to.add("lora_r", lora.rank);
@@ -401,8 +404,9 @@ Rule trainer_model_rule() {
 
 namespace {
 
-// Returns the modules that a pattern of peft means, for patterns that end with names:
-// "layers.[\\d]+.(mlp|self_attn).(up|q)_proj" are up_proj and q_proj.
+// Returns the modules that a pattern of peft stands for, if the pattern ends with names:
+// "layers.[\\d]+.(mlp|self_attn).(up|q)_proj" stands for up_proj and q_proj. Throws InputError for
+// other patterns.
 std::vector<std::string> modules_of_pattern(const Settings& from, const std::string& pattern) {
   const std::string name = pattern.substr(pattern.rfind('.') + 1);
   const std::size_t open = name.find('('), close = name.find(')');

@@ -1,4 +1,4 @@
-// Changes settings of programs that train as transformers' Trainer does into the Trainer's, before
+// Translates settings of programs that train as transformers' Trainer does to the Trainer's, before
 // the rules read them.
 #pragma once
 
@@ -20,21 +20,23 @@ inline constexpr const char* not_by_rewards =
     "(docs/job-file.md)";
 
 const Setting* find_setting(const Settings& settings, std::string_view name);  // null if absent
-// Gives a setting another name. Messages keep the file's. A null value counts as absent.
+// Gives a setting another name, in place of a setting that has this name already. Messages keep the
+// name of the file. A null value removes the setting only.
 void rename_setting(Settings& settings, std::string_view other, std::string_view name);
 // Adds a setting that another one implies, with that one's place and spelling. Does nothing if the
 // file has the setting itself, or lacks the other one.
 void imply_setting(Settings& settings, const std::string& name, json value, std::string_view by);
-// Return whether a switch is on, or off: files and command lines have several words for it. A
-// setting that is absent is neither.
+// is_on() returns whether a setting is present and turned on, and is_off() whether a value turns a
+// setting off. Files and command lines have several words for both. Null is off.
 bool is_on(const Settings& settings, std::string_view name);
 bool is_off(const json& value);
 
-// Renames torchtune's settings, if these are torchtune's (torchtune.cpp). Throws InputError for
-// recipes that train otherwise than on the next token, and for those that do not train.
+// Translates the settings of torchtune's recipes (torchtune.cpp). Does nothing for other settings.
+// Throws InputError for recipes that do not train on the next token, and for those that do not
+// train.
 void read_torchtune(Settings& settings);
-// Renames the arguments of AWS's examples of FSDP (awsome-distributed-training), if these are
-// theirs.
+// Translates the arguments of AWS's examples of FSDP (aws_fsdp.cpp). Does nothing for other
+// settings.
 void read_aws_fsdp(Settings& settings);
 // Renames the arguments by which scripts ask for adapters to those of trl.
 void read_script_adapters(Settings& settings);

@@ -9,8 +9,7 @@ namespace meshwright::interop {
 
 namespace {
 
-// Settings that trainer_files() writes. The other ones of the Trainer have no meaning here
-// (files.cpp).
+// Settings of the Trainer, and of the script that calls it, which trainer_files() may write.
 constexpr std::string_view written[] = {
     "output_dir",
     "deepspeed",
@@ -138,7 +137,7 @@ Rule trainer_attention_rule() {
             else if (word == "flash_attention_2" || word == "flash_attention_3")
               to.set("training.attention", word->ends_with('2') ? "flash2" : "flash3");
             else if (to.value("training.compiler") == "none" && !to.has("training.attention"))
-              to.set("training.attention", "flash2");  // what sdpa takes before Hopper
+              to.set("training.attention", "flash2");  // of sdpa before Hopper
           },
           [](const JobValues& from, Settings& to) {
             const json kernel = from["training.attention"];
@@ -153,8 +152,9 @@ Rule trainer_attention_rule() {
 
 namespace {
 
-// Sets the optimizer that an `optim` of the Trainer means: adamw_torch_fused, paged_adamw_8bit,
-// lion_32bit and so on. Paged states stay on the device here.
+// Sets the optimizer that the Trainer's `optim` names, such as paged_adamw_8bit or lion_32bit.
+// AdamW and its variants are the default and set nothing. Paged states stay on the device here.
+// Throws InputError for any other optimizer.
 void read_optimizer_word(Settings& from, std::string name, JobDraft& to) {
   if (name.starts_with("paged_")) {
     to.remark("optim " + name + ": its states stay on the device here");

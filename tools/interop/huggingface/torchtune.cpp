@@ -1,5 +1,5 @@
 // Renames the settings of torchtune's recipes (0.7, recipes/configs) to those of accelerate and of
-// the Trainer: torchtune trains by FSDP 2 as accelerate does.
+// the Trainer. torchtune trains with FSDP 2, as accelerate does.
 #include <algorithm>
 #include <vector>
 
@@ -31,7 +31,8 @@ constexpr TrainerName of_torchtune[] = {
     {"model.use_dora", "use_dora"},
 };
 
-// The function of torchtune that builds a model, without its module: "lora_llama3_1_8b".
+// Returns the function of torchtune that builds the model, without its module: "lora_llama3_1_8b".
+// Returns an empty string if the file gives none.
 std::string builder_in(const Settings& settings) {
   const Setting* found = find_setting(settings, "model._component_");
   if (found == nullptr || !found->value.is_string()) return {};
@@ -39,8 +40,8 @@ std::string builder_in(const Settings& settings) {
   return path.substr(path.rfind('.') + 1);
 }
 
-// How names of builders begin, and how the same names begin on the Hub. The first that matches
-// counts.
+// How names of torchtune's builders begin, and how the names of the same models on the Hub begin.
+// The first row that matches counts.
 constexpr TrainerName families[] = {
     {"llama2_", "llama-2-"},
     {"llama3_1_", "llama-3.1-"},
@@ -59,7 +60,8 @@ constexpr TrainerName families[] = {
     {"phi4_14b", "phi-4"},
 };
 
-// Returns a model's name on the Hub: "qwen2_5_1_5b_base" is "qwen2.5-1.5b-base".
+// Returns a model's name on the Hub: "qwen2_5_1_5b_base" is "qwen2.5-1.5b-base". Returns the
+// builder's name if its family is unknown.
 std::string hub_name_of(std::string builder) {
   for (const TrainerName& family : families)
     if (builder.starts_with(family.other)) {
@@ -73,7 +75,8 @@ std::string hub_name_of(std::string builder) {
   return builder;
 }
 
-// Recipes compute losses of other kinds, on other data or on several models.
+// Throws InputError for recipes that train by preferences, rewards, a teacher or with awareness of
+// quantization, and for files without an optimizer, which train nothing.
 void refuse_other_recipes(const Settings& settings) {
   for (const char* part : {"loss._component_", "kd_loss._component_"}) {
     const Setting* loss = find_setting(settings, part);
@@ -98,7 +101,7 @@ void read_adapters(Settings& settings, std::string_view builder) {
   if (!builder.starts_with("lora_") && !builder.starts_with("qlora_")) return;
   imply_setting(settings, "adapter", builder.starts_with("q") ? "qlora" : "lora",
                 "model._component_");
-  if (builder.starts_with("q")) {  // torchao's NF4, whose scales are quantized
+  if (builder.starts_with("q")) {  // torchao's NF4 has quantized scales
     imply_setting(settings, "load_in_4bit", true, "model._component_");
     imply_setting(settings, "bnb_4bit_use_double_quant", true, "model._component_");
   }
@@ -141,8 +144,8 @@ void read_optimizer(Settings& settings) {
                 schedule != nullptr ? "lr_scheduler._component_" : "optimizer._component_");
 }
 
-// Which recipe runs is said on the command line alone. The names of torchtune's own files say
-// whether it is one for a single device.
+// Decides whether one device trains or several, with FSDP. Only the command line tells which recipe
+// runs, but the names of torchtune's own files tell whether it is one for a single device.
 void read_devices(Settings& settings) {
   const std::string place = find_setting(settings, "optimizer._component_")->place;
   if (place.find("single_device") != std::string::npos) {
@@ -177,7 +180,7 @@ void read_torchtune(Settings& settings) {
     imply_setting(settings, "pure_bf16", true, "dtype");
   }
   imply_setting(settings, "output_dir", ".",
-                "optimizer._component_");  // it has the Trainer's shape
+                "optimizer._component_");  // so that the Trainer's rules read it
   if (const Setting* clip = find_setting(settings, "clip_grad_norm");
       clip == nullptr || clip->value.is_null())
     imply_setting(settings, "max_grad_norm", 0, "optimizer._component_");

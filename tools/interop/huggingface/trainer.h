@@ -14,17 +14,18 @@
 namespace meshwright::interop {
 
 // has_trainer() returns whether arguments of the Trainer are among the settings. Missing arguments
-// then have the Trainer's defaults. is_trainer_setting() returns whether trainer_files() writes the
-// setting.
+// then have the Trainer's defaults. is_trainer_setting() returns whether trainer_files() may write
+// the setting.
 bool has_trainer(const Settings& settings);
 bool is_trainer_setting(std::string_view name);
 
-// Renames settings of other programs that train by the Trainer, before the rules read them. Throws
-// InputError for adapters.
+// Translates settings of other programs that train by the Trainer, before the rules read them.
+// Throws InputError for training that is not built: adapters other than LoRA, objectives other than
+// the next token, and the settings that check_other_steps() refuses.
 Settings with_trainer_names(Settings settings, const JobDraft& given);
 
-// Return the rules of the Trainer's arguments, which both targets have.
-Rule trainer_model_rule();  // first
+// Return the rules of the Trainer's arguments.
+Rule trainer_model_rule();  // before the other rules of this file
 Rule trainer_adapter_rule();
 Rule trainer_sequence_rule();
 Rule trainer_steps_rule();      // steps, warm-up, schedule, seed, deterministic
@@ -47,7 +48,8 @@ std::vector<WithoutMeaning> with_those_of_trainer(std::span<const WithoutMeaning
 // Returns training_args.json, config.json and train.py. A captured model has a script of its own,
 // so only training_args.json is returned.
 std::vector<ExportedFile> trainer_files(const JobValues& job, const Settings& settings);
-// Returns what is missing beside the files of a captured model's export.
+// Returns a warning that the user's own script must be added to the export of a captured model, or
+// nothing for other models.
 std::vector<std::string> trainer_warnings(const JobValues& job);
 
 }  // namespace meshwright::interop

@@ -178,7 +178,8 @@ std::vector<ExportedFile> files(const JobValues& job, const Settings& settings) 
           {"config.json", huggingface_config(job.model).dump(2) + "\n"}};
 }
 
-// Starts the training adapter's program directly, as the recipes' own launcher does.
+// Returns the launch of the training adapter's program. It is started directly, as the recipes' own
+// launcher does.
 Launch launch(const JobValues& job, const Settings&) {
   Launch launch = launch_of(job);
   launch.words = {job.model.experts > 0 ? "examples/mixtral/mixtral_pretrain.py"

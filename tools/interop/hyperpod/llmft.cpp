@@ -1,5 +1,5 @@
-// Reads recipes for fine-tuning of today (`model_type: llm_finetuning_aws`), which train by FSDP,
-// and refuses recipes whose training is not known here.
+// Reads the newer recipes for fine-tuning (`model_type: llm_finetuning_aws`), which train with
+// FSDP, and rejects recipes whose training is not known here.
 #include <algorithm>
 
 #include "models/core/error.h"
@@ -142,7 +142,7 @@ Rule fine_tuning_rule() {
       "recipes with `training_config` (llm_finetuning_aws); read only"};
 }
 
-// Returns the settings unchanged. Throws InputError if the recipe's program is not known here.
+// Returns the settings unchanged. Throws InputError if the recipe's training is not known here.
 Settings refuse_other_recipes(Settings settings, const JobDraft&) {
   const auto evaluates = std::ranges::find_if(settings.all(), [](const Setting& each) {
     return each.name.starts_with("evaluation.") && !each.value.is_null();

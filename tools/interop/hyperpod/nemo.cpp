@@ -8,7 +8,8 @@ namespace meshwright::interop {
 
 namespace {
 
-// Returns the first of two values that is present: the same setting in both kinds of recipes.
+// Returns the first of two values that is present. The two kinds of recipes have different names
+// for the same setting.
 template <class T>
 std::optional<T> first_of(std::optional<T> one, std::optional<T> other) {
   return one ? one : other;
@@ -29,7 +30,7 @@ void read_nemo_batch(Settings& from, JobDraft& to) {
   const auto of_model =
       first_of(from.whole("model.config.seq_length"), from.whole("model.encoder_seq_length"));
   const Setting* given = from.read("data.seq_length");
-  from.read("model.data.seq_length");  // the same, by reference
+  from.read("model.data.seq_length");  // repeats another setting
   if (given != nullptr && given->value.is_number())
     to.set("training.sequence_length", *from.whole("data.seq_length"));
   else if (of_model)

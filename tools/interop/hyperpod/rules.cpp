@@ -35,15 +35,13 @@ Rule cluster_rule() {
           }};
 }
 
-// ---- Recipes of the model parallel library ----
-
 Rule precision_rule() {
   return {{"training.precision", "training.fp8_recipe", "training.gradient_reduce_precision"},
           {"trainer.precision", "model.precision", "model.fp8"},
           [](Settings& from, JobDraft& to) {
             if (is_other_program(from)) return;
             const std::string type = from.word("trainer.precision").value_or("bf16");
-            from.word("model.precision");  // the same, by reference
+            from.word("model.precision");  // refers to trainer.precision
             const bool fp8 =
                 from.flag("model.fp8").value_or(true) && from.flag("use_smp_model").value_or(true);
             const bool bf16 = type.starts_with("bf16");
@@ -232,7 +230,8 @@ Rule steps_rule() {
   return rule;
 }
 
-// Returns the rule for what the training program always does, whatever its settings are.
+// Returns the rule for keys that the training program fixes. It has one optimizer and one schedule
+// of the learning rate.
 Rule program_rule() {
   return {{"training.optimizer", "training.learning_rate_schedule", "training.cuda_graph",
            "training.fuse_gradient_accumulation"},
