@@ -261,8 +261,8 @@ std::string with_fewer_ranks(const JobDraft& draft) {
 
 // Returns the message for a violation that the reader of jobs found. If a setting set the key, the
 // message begins with that setting, because users know it, and names the key in parentheses. If no
-// setting gives a missing key, the message asks for it with --set. Messages about ranks and about
-// the global batch get a remedy if there is one. All others are unchanged.
+// setting gives a missing key, the message asks for it with --set. Some messages about degrees and
+// about the global batch get a remedy. All others are unchanged.
 std::string in_words_of_settings(const Violation& violation, const std::string& file,
                                  const JobDraft& draft) {
   if (violation.file != file || violation.key.empty()) return text_of(violation);

@@ -66,7 +66,7 @@ ReadFiles read_settings(const std::vector<std::string>& files, std::optional<Fra
                         const std::map<std::string, std::string>& defines = {});
 
 // Returns the job that the rules make of settings that read_settings() returned. Throws InputError
-// as import_settings().
+// for missing values, contradictions and unknown settings, as import_settings() does.
 Imported import_from(ReadFiles files, const ImportOptions& options, const MachineLookup& lookup);
 
 }  // namespace meshwright::interop

@@ -160,7 +160,7 @@ class FileReader {
   // Returns the path of a file that `from` names: a given file of the same name, or one in the
   // folder of `from`. A relative path with folders may also begin in a folder up to eight levels
   // above `from`, because examples are started in the root of their repository. Returns nothing if
-  // there is no such file, or if the name holds a variable.
+  // there is no such file, or if the name is empty or holds a variable or a wildcard.
   std::optional<std::string> path_beside(const std::string& from, std::string named) const {
     named = without_working_folder(std::move(named));
     if (named.empty() || named.find_first_of("$`*?\n") != std::string::npos) return std::nullopt;

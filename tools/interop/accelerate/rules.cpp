@@ -60,8 +60,8 @@ Rule cluster_rule() {
 
 // Returns whether weights, gradients and moments are all in bf16: if a file asks for it
 // (pure_bf16), or if the model is loaded in bf16 and its weights stay so. They do not stay so under
-// FSDP in mixed precision, with DeepSpeed or Megatron-LM, which keep master weights, and with
-// adapters, which peft keeps in fp32.
+// FSDP in mixed precision, in mixed precision with another type, with DeepSpeed or Megatron-LM,
+// which keep master weights, and with adapters, which peft keeps in fp32.
 bool trains_as_loaded(Settings& from, const std::string& mixed) {
   const std::string kind = kind_of(from);
   const std::string type = from.word("torch_dtype").value_or(from.word("dtype").value_or(""));

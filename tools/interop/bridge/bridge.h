@@ -45,7 +45,8 @@ class Translation {
   [[noreturn]] void fail(const Setting& setting, const std::string& problem) const;
 
   // Returns all settings: those in the table under their Megatron-LM names, the others under their
-  // own names. Call it last.
+  // own names, with a prefix ("class:", "repeats:") if they only name a class or repeat another
+  // setting. Call it last.
   Settings finish();
 
  private:

@@ -217,7 +217,7 @@ Settings bridge_overrides(const Settings& arguments) {
       add_type(to, std::string("optimizer.") + field,
                torch_type(value_of(arguments, argument, nullptr)));
   add_precision(arguments, to);
-  for (const Setting& each : arguments.all())  // names of Bridge
+  for (const Setting& each : arguments.all())  // Bridge's own settings
     if (each.name.find('.') != std::string::npos) to.add(each.name, each.value);
   return to;
 }

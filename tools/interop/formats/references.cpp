@@ -11,7 +11,8 @@ namespace meshwright::interop {
 
 namespace {
 
-// Deepest chain of references, with those before them in a text.
+// Deepest recursion. Each further reference in a text and each reference inside another adds a
+// level.
 constexpr int most_references = 16;
 
 std::string trimmed(const std::string& text) {

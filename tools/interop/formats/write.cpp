@@ -45,7 +45,7 @@ std::string text_of_number(const ordered_json& value) {
 }
 
 // Returns whether every reader of YAML takes the text without quotes for this string. Returns false
-// for some strings that need no quotes too.
+// also for some strings that need no quotes.
 bool is_plain_in_yaml(const std::string& text) {
   static const std::set<std::string_view> taken = {"true", "false", "yes", "no",  "on", "off",
                                                    "null", "y",     "n",   "nan", "inf"};

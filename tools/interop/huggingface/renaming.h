@@ -21,7 +21,7 @@ inline constexpr const char* not_by_rewards =
 
 const Setting* find_setting(const Settings& settings, std::string_view name);  // null if absent
 // Gives a setting another name, in place of a setting that has this name already. Messages keep the
-// name of the file. A null value removes the setting only.
+// name of the file. A setting that is null is only removed.
 void rename_setting(Settings& settings, std::string_view other, std::string_view name);
 // Adds a setting that another one implies, with that one's place and spelling. Does nothing if the
 // file has the setting itself, or lacks the other one.

@@ -20,8 +20,8 @@ bool has_trainer(const Settings& settings);
 bool is_trainer_setting(std::string_view name);
 
 // Translates settings of other programs that train by the Trainer, before the rules read them.
-// Throws InputError for training that is not built: adapters other than LoRA, objectives other than
-// the next token, and the settings that check_other_steps() refuses.
+// Throws InputError for training that is not built, such as adapters other than LoRA, objectives
+// other than the next token, and the settings that check_other_steps() refuses.
 Settings with_trainer_names(Settings settings, const JobDraft& given);
 
 // Return the rules of the Trainer's arguments.

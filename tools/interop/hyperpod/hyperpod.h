@@ -13,7 +13,8 @@ const Rules& hyperpod_rules();
 bool is_other_program(const Settings& settings);
 // Returns the rule that reads and writes the sizes of the model.
 Rule recipe_model_rule();
-// Returns the rule that reads everything but the model of a recipe for NeMo. It writes nothing.
+// Returns the rule that reads batch sizes, precision, parallelism, recomputation and the optimizer
+// of a recipe for NeMo. It writes nothing.
 Rule nemo_rule();
 // Returns the rule that reads adapters of all recipes but those for fine-tuning of today. It writes
 // nothing.

@@ -194,8 +194,8 @@ Rule attention_rule() {
           }};
 }
 
-// Returns the rule restricted to recipes of the model parallel library: it does not read from
-// recipes for NeMo.
+// Returns the rule restricted to recipes of the model parallel library: it reads nothing from other
+// recipes.
 Rule of_library(Rule rule) {
   rule.read = [read = rule.read](Settings& from, JobDraft& to) {
     if (!is_other_program(from)) read(from, to);

@@ -1,4 +1,4 @@
-// Returns what training over AWS's network cards (EFA) needs to know about a machine.
+// Determines which settings training over AWS's network cards (EFA) needs on a machine.
 #include <algorithm>
 
 #include "hwprofiles/load.h"

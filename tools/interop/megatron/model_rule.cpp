@@ -41,7 +41,7 @@ Sizes read_sizes(Settings& from, bool gated) {
   // others 4 times the hidden size (megatron/training/arguments.py).
   const std::int64_t usual = gated ? s.hidden * 8 / 3 / 64 * 64 : 4 * s.hidden;
   s.ffn = from.count("ffn-hidden-size").value_or(usual);
-  // FlagScale has this setting. It rounds the width up to a multiple, as Llama's own code does.
+  // FlagScale rounds the width up to a multiple of --multiple-of, as Llama's own code does.
   if (const auto unit = from.count("multiple-of")) {
     const double width =
         from.number("hidden-dim-multiplier").value_or(1) * static_cast<double>(s.hidden * 8 / 3);
@@ -134,8 +134,8 @@ json grouped_config(const char* type, const Sizes& s, bool tied, double rotary_b
   return model;
 }
 
-// Returns whether the norms are RMSNorm. Forks spell the words in other ways, such as rmsnorm.
-// Throws InputError for any other kind of norm.
+// Returns whether the norms are RMSNorm. Forks spell the kinds of norms in other ways, such as
+// rmsnorm. Throws InputError for any other kind.
 bool reads_rms_norm(Settings& from) {
   const std::string word = from.word("normalization").value_or("LayerNorm");
   const std::string lower = in_lower_case(word);

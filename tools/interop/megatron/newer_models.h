@@ -1,5 +1,5 @@
-// Reads and writes models after Llama and Mixtral: with norms of queries and keys (Qwen3), with
-// latent attention (DeepSeek), with shared experts, or with experts in some layers only.
+// Reads and writes models newer than Llama and Mixtral: with norms of queries and keys (Qwen3),
+// with latent attention (DeepSeek), with shared experts, or with experts in some layers only.
 #pragma once
 
 #include <cstdint>

@@ -129,13 +129,14 @@ Rule overlap_rule() {
             if (from.flag("overlap-param-gather").value_or(false)) overlap.push_back("parameters");
             const std::int64_t tensor = to.count("parallelism.tensor");
             if (tensor > 1) overlap.push_back("tensor");
-            // Both settings overlap an expert all-to-all with compute of the same micro-batch.
+            // --overlap-dispatch-backward-with-experts-wgrad and --moe-shared-expert-overlap both
+            // overlap an expert all-to-all with compute of the same micro-batch.
             const bool beside_shared = from.flag("moe-shared-expert-overlap").value_or(false);
             if (from.flag("overlap-dispatch-backward-with-experts-wgrad").value_or(false) ||
                 beside_shared)
               overlap.push_back("expert");
-            // With this setting, Megatron-Core overlaps the all-to-alls of one micro-batch with the
-            // compute of another.
+            // With --overlap-moe-expert-parallel-comm, Megatron-Core overlaps the all-to-alls of
+            // one micro-batch with the compute of another.
             if (from.flag("overlap-moe-expert-parallel-comm").value_or(false))
               to.remark(from.spelled("overlap-moe-expert-parallel-comm") +
                         ": a forward and a backward that hide each other's exchanges of experts "

@@ -240,7 +240,8 @@ void read_recompute(Settings& from, JobDraft& to) {
   if (!granularity && activations) granularity = "selective";
   auto method = from.word("recompute-method", {"uniform", "block"});
   std::optional<std::int64_t> number = from.whole("recompute-num-layers");
-  // These are older names. Megatron-LM has had the names recompute-* since spring 2022.
+  // checkpoint-* and activations-checkpoint-* are older names of the arguments recompute-*, which
+  // Megatron-LM has had since spring 2022.
   const bool whole_blocks = from.flag("checkpoint-activations").value_or(false);
   const auto old_method = from.word("activations-checkpoint-method", {"uniform", "block"});
   const auto old_number = from.whole("activations-checkpoint-num-layers");

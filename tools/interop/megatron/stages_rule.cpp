@@ -66,7 +66,8 @@ void read_pipeline(Settings& from, JobDraft& to) {
     virtual_stages = static_cast<std::int64_t>(stages.size()) / pipeline;
   }
   to.set("parallelism.virtual_stages", virtual_stages);
-  // Megatron-DeepSpeed has these flags for the schedule ZB-H1.
+  // Megatron-DeepSpeed has --enable-zbh1-pipeline and --enable-zbh1-exact-semantics for the
+  // schedule ZB-H1.
   const bool fills_bubbles = from.flag("enable-zbh1-pipeline").value_or(false) ||
                              from.flag("enable-zbh1-exact-semantics").value_or(false);
   to.set("parallelism.schedule", virtual_stages > 1              ? "interleaved"

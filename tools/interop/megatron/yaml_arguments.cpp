@@ -101,8 +101,8 @@ Settings flagscale_arguments(const Settings& settings,
         each.value.is_string() &&
         each.value.get_ref<const std::string&>().find("${experiment.") != std::string::npos;
     if (is_elsewhere && is_argument) {
-      // The value, a folder or a seed, is in the file that starts the experiment. It changes no
-      // plan.
+      // A value that refers to `experiment` is in the file that starts the experiment. Such values
+      // are folders and seeds, which change no plan.
       arguments.add("recipe." + each.name, each.value, each.place);
       arguments.show_as("recipe." + each.name, each.name);
     } else if (is_argument) {

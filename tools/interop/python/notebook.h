@@ -12,7 +12,8 @@ struct NotebookCode {
 };
 
 // Returns the code of a notebook. Lines that are no Python (!pip install, %matplotlib) are empty,
-// and so is the rest of a cell from a line with %% on. Throws InputError if the text is no JSON.
+// and so is the rest of a cell from a line on that begins with %%. Throws InputError if the text is
+// no JSON.
 NotebookCode code_of_notebook(const std::string& text, const std::string& file);
 
 }  // namespace meshwright::interop

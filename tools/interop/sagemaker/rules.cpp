@@ -59,7 +59,7 @@ void read_batch(Settings& from, JobDraft& to) {
   from.whole(hyper("per_device_train_batch_size"));
   if (name.empty()) return;
   const std::int64_t batch = from.count(name).value_or(1);
-  if (to.has("training.global_batch")) return;  // --set
+  if (to.has("training.global_batch")) return;  // --set gives it
   const std::optional<std::int64_t> readers = readers_of(to);
   if (!readers)
     from.fail(name,

@@ -76,7 +76,7 @@ class Condition {
       ++at_;
       if (first == "-v") return variables_.find(words_[at_++].raw) != nullptr;
       const std::optional<std::string> operand = next();
-      if (first != "-z" && first != "-n") return Value();  // of files: only the machine knows
+      if (first != "-z" && first != "-n") return Value();  // a file test: only the machine knows
       if (!operand) return Value();
       return (first == "-z") == operand->empty();
     }

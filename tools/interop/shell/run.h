@@ -47,7 +47,8 @@ struct ShellOutcome {
 };
 
 // Walks the script `text` of `file`. With `performs_all`, branches are performed even if a variable
-// that is not given decides against them. Throws InputError if a quote or a bracket is not closed.
+// that is not given decides against them. Throws InputError if the script cannot be parsed or a
+// variable gets too long.
 ShellOutcome walk_shell(const std::string& text, const std::string& file,
                         const ShellSources& sources, bool performs_all = false);
 

@@ -8,24 +8,27 @@ namespace meshwright::interop {
 
 namespace {
 
-// torch.distributed.run and the older torch.distributed.launch (PyTorch 2.9, run.py).
+// Options of torchrun (torch.distributed.run) and of the older torch.distributed.launch (PyTorch
+// 2.9, run.py).
 constexpr RankStarterOption of_torchrun[] = {
     {"--nnodes", "nnodes"},
     {"--nproc_per_node --nproc-per-node", "nproc-per-node"},
 };
-// deepspeed/launcher/runner.py (0.18).
+// Options of deepspeed's launcher (0.18, deepspeed/launcher/runner.py).
 constexpr RankStarterOption of_deepspeed[] = {
     {"--num_gpus --num-gpus", "num-gpus"}, {"--num_nodes --num-nodes", "num-nodes"},
     {"-H --hostfile", "hostfile"},         {"-i --include", "include"},
     {"-e --exclude", "exclude"},
 };
-// accelerate/commands/launch.py (1.12). Its other options are keys of its settings file.
+// Options of `accelerate launch` (1.12, accelerate/commands/launch.py). huggingface/names.cpp reads
+// some others.
 constexpr RankStarterOption of_accelerate[] = {
     {"--num_processes --num-processes", "num-processes"},
     {"--num_machines --num-machines", "num-machines"},
     {"--config_file --config-file", "config-file"},
 };
-// Manual pages of Open MPI (prun is of its PRRTE), of MPICH's mpiexec.hydra, and of horovodrun.
+// Options of mpirun and its like: manual pages of Open MPI (prun is of its PRRTE), of MPICH's
+// mpiexec.hydra, and of horovodrun.
 constexpr RankStarterOption of_mpirun[] = {
     {"-np --np -n --n", "np"},
     {"-npernode --npernode -N -ppn --ppn -perhost --ntasks-per-node", "npernode"},
@@ -33,7 +36,7 @@ constexpr RankStarterOption of_mpirun[] = {
     {"-H --host -host --hosts -hosts", "host"},
     {"--hostfile -hostfile --machinefile -machinefile -f", "hostfile"},
 };
-// Manual pages of sbatch and srun (Slurm 25.05).
+// Options of sbatch and srun (Slurm 25.05, manual pages).
 constexpr RankStarterOption of_slurm[] = {
     {"-N --nodes", "nodes"},
     {"-n --ntasks", "ntasks"},
@@ -54,7 +57,7 @@ constexpr RankStarterOption of_slurm[] = {
     {"-q --qos", "qos"},
     {"-D --chdir", "chdir"},
 };
-// Cray's aprun, IBM's jsrun and Flux.
+// Options of Cray's aprun, of IBM's jsrun and of Flux.
 constexpr RankStarterOption of_aprun[] = {{"-n --pes", "ntasks"},
                                           {"-N --pes-per-node", "ntasks-per-node"}};
 constexpr RankStarterOption of_jsrun[] = {{"-n --nrs", "nrs"},

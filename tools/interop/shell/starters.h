@@ -34,8 +34,8 @@ struct StarterSetting {
 
 // Returns the starter that a word names, with or without folders, or null.
 const RankStarter* starter_of(const std::string& word);
-// Return whether a word names a program that runs the command after it, such as env, bash or a
-// starter, or a Python interpreter.
+// is_wrapper() returns whether a word names a program that runs the command after it, such as env,
+// bash or a starter. is_python() returns whether a word names a Python interpreter.
 bool is_wrapper(const std::string& word);
 bool is_python(const std::string& word);
 // Returns whether a command with this name starts no run, whatever its arguments say: echo, cp, ...

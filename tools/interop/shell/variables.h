@@ -29,7 +29,7 @@ struct ShellVariable {
 
 // Returns the value of an expression of $(( )): whole numbers, + - * / %, comparisons, && || ! ?:
 // and parentheses. Returns nothing if `text` is no such expression, nests too deeply, divides by 0,
-// or exceeds 2^52.
+// or exceeds 2^52 in absolute value.
 std::optional<std::int64_t> shell_arithmetic(const std::string& text);
 
 class ShellVariables {
