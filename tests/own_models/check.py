@@ -159,7 +159,8 @@ def planned(program, captured):
     flops = prediction["model_flops_per_s_per_gpu"] * step * 8
     expected = 8 * sum(document.value_at(kernel.get("flops", 0), batch) for segment in written["segments"]
                        for phase in ("forward", "backward") for kernel in written["kinds"][segment["kind"]][phase])
-    # A gradient that no loss depends on is not computed; numbers may grow faster than samples.
+    # The two may differ slightly: a gradient that no loss depends on is not computed, and some numbers grow
+    # faster than the samples.
     if expected and share(flops, expected) > 0.01:
         found.append("simulate: {:.6g} FLOPs a step, of the document {:.6g}".format(flops, expected))
     if not prediction["fits"] or not step > 0:

@@ -196,7 +196,7 @@ def compiled():
     return torch.compile(net), example
 '''
 
-# How a step is written -> None if it is captured, else what the message says.
+# Maps each way to write a step to None if it is captured, or else to words of the error message.
 STEPS = {
     "plain": None, "recomputed": None, "recomputed_as_before": None, "cast": None, "without_gradient": None,
     "recomputed_by_another_name": None,

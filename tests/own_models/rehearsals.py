@@ -70,7 +70,8 @@ for layer in model:
     fully_shard(layer, mesh=mesh)
 fully_shard(model, mesh=mesh)
 train(model, torch.optim.AdamW(model.parameters(), fused=True))""",
-    # What is computed after a communication beside it waits for it, however the script asks.
+    # Compute that needs the result of an asynchronous communication waits for it, whichever way the script asks
+    # for that.
     "waits": """
 import torch.distributed._functional_collectives as functional
 ranks()
@@ -87,7 +88,7 @@ for _ in range(6):
     model(z + 1).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()""",
-    # Parts of other ranks' buffers are pulled by copies, which are messages.
+    # Copies pull parts of other ranks' symmetric memory. The recording has them as messages.
     "symmetric": """
 from torch.distributed._symmetric_memory import get_symm_mem_workspace
 ranks()
@@ -104,7 +105,7 @@ for _ in range(6):
     model(x).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()""",
-    # Layers of Transformer Engine, which two ranks share: a column, then a row.
+    # Two ranks share layers of Transformer Engine: a column-parallel layer, then a row-parallel one.
     "engine": """
 import transformer_engine.pytorch as te
 from transformer_engine.pytorch.optimizers import FusedAdam
@@ -223,7 +224,8 @@ torch.cuda.empty_cache()
 assert torch.cuda.memory_reserved() < 1 << 30
 model = net()
 train(model, torch.optim.AdamW(model.parameters()))""",
-    # Experts get equal numbers of tokens, also where the host asks for them.
+    # Experts get fixed numbers of tokens, and the host gets the same numbers in each way in which it asks for
+    # them.
     "experts": """
 chosen = torch.topk(torch.randn(32, 8, device="cuda"), 2).indices
 assert torch.bincount(chosen.flatten(), minlength=8).tolist() == [16, 7, 7, 7, 7, 7, 7, 6]
@@ -233,7 +235,8 @@ assert hot[7].nonzero().shape == (6, 2) and chosen[chosen == 0].shape == (16,)
 assert torch.histc(chosen.int(), 8, 0, 8).view(4, 2).sum(1).to("cpu").tolist() == [23, 14, 14, 13]
 model = net()
 train(model, torch.optim.AdamW(model.parameters()))""",
-    # Its files are as it made them, and the real ones stay as they were; so do other processes and a full GPU.
+    # The script sees its own changes of files, and the real files stay as they were. It can also start other
+    # processes and fill a GPU.
     "world": """
 import glob, shutil, subprocess, sys
 here = os.path.dirname(os.path.abspath(__file__))
@@ -328,7 +331,7 @@ def of(build, name, **ranks):
 
 def test_one_gpu(build):
     recording = of(build, "plain")
-    # Three products forward, three for weights and two for inputs backward.
+    # The forward pass has three matmuls. The backward pass has three for weights and two for inputs.
     assert products(recording) == [2 * BATCH * WIDTH * WIDTH] * 8, products(recording)
     assert recording["steps"]["repeats"]
     assert recording["batch"] == {"samples": BATCH, "tokens": 0, "replicas": 1}, recording["batch"]
@@ -336,7 +339,8 @@ def test_one_gpu(build):
     peaks = {each["phase"]: each["peak_allocated_bytes"] for each in recording["phases"]}
     assert 0 <= recording["memory"]["peak_allocated_bytes"] - max(peaks.values()) <= 1 << 16, peaks
     held = recording["memory"]["allocated_before_step_bytes"]
-    # A step begins when the optimizer has stepped: parameters, gradients and two moments are held.
+    # The recorded step begins after a step of the optimizer, when parameters, gradients and two moments are
+    # held.
     assert 4 * PARAMETERS <= held <= 4 * PARAMETERS + (1 << 20), held
     peak = recording["memory"]["peak_allocated_bytes"]
     assert peak >= held and recording["memory"]["peak_reserved_bytes"] >= peak
@@ -402,7 +406,8 @@ def test_transformer_engine(build):
     column, row = 2 * BATCH * WIDTH * 1536, 2 * BATCH * 512 * WIDTH
     assert sorted(products(recording)) == sorted([column, row] * 3), products(recording)
     found, part = exchanged(recording), BATCH // 2 * WIDTH * 2
-    # Column: its input is gathered, once more for its weight's gradient. Row: its output's gradient is.
+    # The column-parallel layer gathers its input, and once more for its weight's gradient. The row-parallel
+    # layer gathers the gradient of its output.
     assert found == {("all-gather", (0, 1)): 3 * part, ("reduce-scatter", (0, 1)): 2 * part}, found
     kinds = [recording["kernels"][each["kernel"]]["kind"] for each in recording["events"] if "kernel" in each]
     assert kinds.count("attention") == 2, kinds
@@ -414,7 +419,8 @@ def test_stages(build):
     (second,) = recording["others"]
     assert second["rank"] == 2
     activations = BATCH * WIDTH * 4
-    # The group's communicator has its two ranks, and the shape (two whole numbers) goes back with the activations.
+    # The group's communicator has its two ranks. The message back also has a shape, two whole numbers of 8
+    # bytes.
     assert exchanged(recording) == {("send", (0, 2)): activations, ("receive", (0, 2)): activations + 16}, exchanged(recording)
     assert exchanged(second) == {("receive", (0, 2)): activations, ("send", (0, 2)): activations + 16}, exchanged(second)
     together = [each["name"] for each in recording["events"] if "together" in each]
@@ -459,7 +465,8 @@ def test_triton_kernels(build):
 
 def test_graph(build):
     recording = of(build, "graph")
-    # A launch of the graph runs what was captured: three products forward, five backward.
+    # A launch of the graph runs what was captured: three matmuls of the forward pass and five of the backward
+    # pass.
     assert products(recording) == [2 * BATCH * WIDTH * WIDTH] * 16, products(recording)
     launched = [each for each in recording["events"] if each["what"] == "kernel" and "graphed" not in each]
     assert len(launched) < len(recording["events"]) / 2, len(launched)

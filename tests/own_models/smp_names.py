@@ -42,7 +42,7 @@ KINDS = [(name, lambda found: found.name) for name in ("WORLD", "MP_GROUP", "DP_
 TRANSLATIONS = [("nn.huggingface.{0}.{1}".format(model, name.format(model)), lambda found: found({"a": 1})["a"] == 1)
                 for model in ("gpt2", "bert", "roberta", "gptj", "gptneo", "gptneox", "t5", "vit")
                 for name in ("translate_state_dict_to_hf_{}", "translate_hf_state_dict_to_smdistributed_{}")]
-# A name of version 1, and what is asked of it; None: it is used by the training below.
+# Pairs of a name of version 1 and a check of it. None means that the training below uses the name.
 V1 = RANKS + GROUPS + PROCESS_GROUPS + KINDS + TRANSLATIONS + [
     ("init", None), ("step", None), ("DistributedModel", None), ("DistributedOptimizer", None), ("StepOutput", None),
     ("save_checkpoint", None), ("resume_from_checkpoint", None), ("save", None), ("load", None),
@@ -96,7 +96,7 @@ OF_OPTIMIZER = [("state_dict", lambda found: found()["param_groups"]), ("local_s
                 ("clip_master_grads", lambda found: found(1e9) > 0), ("overflow", lambda found: found is False),
                 ("optimizer", lambda found: found.param_groups), ("param_groups", list), ("step", callable),
                 ("zero_grad", lambda found: found() is None)]
-# Version 2. FSDP's own call is removed by hand.
+# Pairs of a name of version 2 and a check of it.
 V2 = [
     ("init", lambda found: found() is None), ("is_initialized", lambda found: found()),
     ("transform", callable), ("state.rank", lambda found: found == 0), ("state.world_size", lambda found: found == 1),

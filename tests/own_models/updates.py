@@ -108,7 +108,7 @@ class Prodigy(Lamb):
 
 
 # ---------------------------------------------------------------------------------------------
-# Groups of parameters, and what makes an optimizer of a module.
+# Functions that make groups of parameters, and functions that make a module's optimizer.
 
 
 def one(module, **settings):

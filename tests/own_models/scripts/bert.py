@@ -98,7 +98,7 @@ def main():
                         user_content={"step": HALF, "scheduler": scheduler.state_dict()})
     smp.close()
 
-    # Another run, of other degrees.
+    # Resumes in another run, which has other degrees.
     smp.init({"pipeline_parallel_degree": 4, "microbatches": 4})
     model, optimizer, scheduler, criterion = prepare()
     content = smp.resume_from_checkpoint(folder, partial=True)

@@ -5,7 +5,8 @@ import keyword
 
 from .texts import by_hand, for_python, sentence, wrapped
 
-# The class of each command's answer, the path of the rows of its table, and what it is.
+# Maps each command to the class of its answer, the path of the rows of its table, and a description of the
+# answer.
 classes = {
     "plan": ("Plans", "plans", "What `plan` found: the plans, best first, and why others were rejected"),
     "simulate": ("Prediction", "", "What a training step takes: time, memory, cost"),
@@ -22,7 +23,8 @@ classes = {
     "generate": ("Generation", "", "What trained weights go on with from a prompt"),
     "list": ("Names", "", "Names that a job may use"),
 }
-# The classes of parts whose key makes no good name, by the key, or by its path where another part has that key too.
+# Maps parts of answers whose key makes no good name to their classes, by the key, or by its path where another
+# part has that key too.
 part_names = {
     "rungs": "Rung", "points": "ScalePoint", "inputs": "SensitivityInput", "validate.rows": "Measurement",
     "simulate.memory": "StageMemory", "simulate.stages": "StageTimes", "simulate.cuts.tensors": "CutTensor",

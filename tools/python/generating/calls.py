@@ -3,19 +3,21 @@
 from .answers import classes
 from .texts import argument_name, by_hand, for_python, sentence, wrapped
 
-# The command of each function, in the order of the page. `list` is names(), which is by hand.
+# Maps each function to its command, in the order of the page. names(), the function of `list`, is written by
+# hand.
 functions = {"plan": "plan", "simulate": "simulate", "advise": "advise", "scale": "scale", "sensitivity": "sensitivity",
              "explain": "explain", "validate": "validate", "compile": "compile", "fit": "fit", "import_job": "import",
              "export": "export", "evaluate": "evaluate", "generate": "generate"}
-# What goes on in other processes has no call, and the form of printed text no meaning.
+# Options that no function has: those of work in other processes, and those of the form of printed text.
 left_out = {"rehearse", "host-factor", "measure", "wide", "why"}
-# Of export, which reads scripts of launchers and no weights.
+# Options that one function does not have. export reads scripts of launchers and no weights.
 left_out_of = {"export": {"checkpoint"}}
 types = {"": "bool", "N": "Number", "TOKENS": "Number", "USD": "Number", "FRACTION": "Number", "FACTOR": "Number", "T": "Number",
          "DATE": "Date", "KEY=VALUE": "Mapping[str, Any]", "NAME=VALUE": "Mapping[str, Any]", "FILE": "Path",
          "FOLDER": "Path", "FILE...": "Union[Path, Sequence[Path]]", "NAME": "Sequence[str]", "KEY": "Sequence[str]",
          "NUMBERS": "Union[str, Sequence[int]]"}
-# The operands of each command: their arguments, and the list that is handed on.
+# The operands of each command: the parameter of its function, the list that is handed on, and the
+# documentation. Commands without a row in `operands` take a job.
 the_job = ("job: Optional[Job] = None", "[job]",
            [("job", "a dictionary, or the path of a job file; None: model= and other words say it")])
 operands = {
@@ -40,7 +42,7 @@ def signature(function, command, row):
              for _, argument, kind, _ in options_of(command, row)]
     star = [] if first.startswith("*") else ["*"]
     words = ", ".join(([first] if first else []) + star + named + [told])
-    # What follows the arguments stays on one line: `->` at the end of a line is no Python.
+    # The words after the parameters stay on one line, because no line of Python can end with `->`.
     return wrapped("{})\u00a0->\u00a0{}:".format(words, classes[command][0]), " " * len("def {}(".format(function)),
                    "def {}(".format(function)).replace("\u00a0", " ")
 

@@ -17,7 +17,8 @@ __all__ = ["batch_of", "replicas_of"]
 
 _INTEGERS = ("Tensor(long int)", "Tensor(int)")
 _WEIGHT_OF_PRODUCT = {"aten::linear": (0, 1), "aten::addmm": (1, 2), "aten::mm": (0, 1)}   # places of rows and weight
-# Words in the names of groups whose ranks compute on the same batch together, and words of other groups.
+# Words in the names of groups whose ranks compute on the same batch together, and words in the names of other
+# groups.
 _TOGETHER = ({"tp", "tensor"}, {"pp", "pipe", "pipeline"})
 _APART = {"dp", "data", "fsdp", "shard", "replicate", "cp", "context", "ep", "expert", "embedding", "embd"}
 

@@ -38,7 +38,7 @@ class _AloneStore(dist.Store):
         return self._values.get(key, b"\0" * _ID_BYTES)
 
     def add(self, key: str, amount: int) -> int:
-        # Counts of ranks that have arrived: all the others have.
+        # Scripts count the ranks that have arrived. All the others have, so the amount is added for each rank.
         value = int(self._values.get(key, b"0")) + amount * (dist.get_world_size() if dist.is_initialized() else _ranks)
         self._values[key] = str(value).encode()
         return value
@@ -88,7 +88,8 @@ def join(ranks: int, per_host: int, roles: Roles, launched: bool) -> None:
     def init_process_group(backend: Any = None, init_method: Any = None, timeout: Any = None, world_size: int = -1,
                            rank: int = -1, store: Any = None, group_name: str = "", pg_options: Any = None,
                            device_id: Any = None, **more: Any) -> None:
-        # Groups that are split from one that is bound to a device do not say who is in them.
+        # `device_id` is not passed on, because groups that are split from one that is bound to a device do not
+        # tell which ranks are in them.
         made(_without_gloo(backend), timeout=timeout, world_size=world_size if world_size > 0 else ranks,
              rank=rank if rank >= 0 else int(os.environ.get("RANK", "0")), store=_AloneStore(), group_name=group_name,
              pg_options=pg_options, **more)

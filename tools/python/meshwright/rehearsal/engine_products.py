@@ -96,7 +96,7 @@ class Product(torch.autograd.Function):
         of_weight = _weight_gradient(weight, of_output, _rows(x), split.accumulates) if weight.requires_grad else None
         if leaving is not None:
             leaving.wait()
-        # The product of the weight's gradient sums the bias's in the same kernel.
+        # The matmul of the weight's gradient sums the bias's gradient in the same kernel.
         of_bias = weight.new_empty(weight.shape[0]) if context.has_bias else None
         return of_input, of_weight, of_bias, None
 

@@ -62,7 +62,7 @@ class Joined:
             event["op"] = self.operations.setdefault(operation.name, len(self.operations))
             if event["what"] == "kernel" and self._operations.is_recomputed(operation):
                 event["recomputed"] = True
-        # A graph is launched at once, so only the first of its entries costs the host a launch.
+        # A graph is launched as a whole, so only the first of its entries costs the host a launch.
         launch = entry.operation >> 48
         if event is not None and launch and launch == self._graph_launch:
             event["graphed"] = True
@@ -94,8 +94,8 @@ class Joined:
         if moved is not None:
             event["kernel"] = self._kernel(Kernel(entry.name, "memory", moved))
         elif operation is not None:
-            # An operation's kernels belong to its launches in order; what is launched beyond them
-            # (sums of partial results, counters) moves next to nothing.
+            # The kernels of an operation belong to its launches in order. Further launches (sums of partial
+            # results, counters) move next to nothing.
             kernels = [each for each in self._operations.kernels(operation) if each.kind not in ("gemm", "batched_gemm")
                        or "convolution" in operation.name]
             place = self._taken.get(operation.number, 0)

@@ -18,13 +18,13 @@ from .notes import Unanswerable, note
 
 __all__ = ["make_models"]
 
-# Kinds of models whose published weights are not of 32 bits: their configurations say so.
+# Types of the published weights of some kinds of models, which their configurations name.
 _DTYPES = {"llama": "bfloat16", "mistral": "bfloat16", "mixtral": "bfloat16", "falcon": "bfloat16", "phi3": "bfloat16",
            "cohere": "bfloat16", "nemotron": "bfloat16", "granitemoe": "bfloat16", "internlm2": "bfloat16",
            "stablelm": "bfloat16", "gpt_neox": "float16", "opt": "float16", "gptj": "float16", "olmoe": "bfloat16"}
 _HALF = ("qwen", "gemma", "deepseek", "glm", "gpt_oss", "llama4")
 
-# Special tokens by kind of model; the others are as Llama's, which has none to pad with.
+# Special tokens by kind of model. Other kinds get those of Llama, which has none to pad with.
 _MASKED = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]", "mask_token": "[MASK]"}
 _ROBERTA = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>", "cls_token": "<s>",
             "sep_token": "</s>", "mask_token": "<mask>"}
@@ -227,7 +227,7 @@ def _by_class(name: str) -> Optional[Dict[str, Any]]:
         at = max(text.rfind(mark.format(name)) for mark in ('checkpoint="{}', "huggingface.co/{}", '"{}'))
         kind = re.search(r'model_type(?:: str)? = "([^"]+)"', text[at:]) if at >= 0 else None
         if kind is not None and kind.group(1) in CONFIG_MAPPING:
-            # A class of its own folder, such as resnet, rather than one that is built of it.
+            # Prefers a class in the folder with the shortest name, such as resnet, to one that is built of it.
             found.append((-len(os.path.basename(os.path.dirname(path))), kind.group(1)))
     return dict(CONFIG_MAPPING[max(found)[1]]().to_dict()) if found else None
 

@@ -74,12 +74,12 @@ _GLUE = {"cola": {"sentence": _words(9), "label": _label(2), "idx": _number},
          "qqp": {"question1": _words(11), "question2": _words(11), "label": _label(2), "idx": _number},
          "mnli": {"premise": _words(20), "hypothesis": _words(10), "label": _label(3), "idx": _number},
          "stsb": {**_PAIR, "label": lambda number: float(number % 5)}}
-# What anybody may ask of a set that is not known.
+# Columns of a set that is not known: those that scripts may ask for.
 _ANY = {"text": _words(200), "content": _words(200), "prompt": _words(40), "response": _words(120), "question": _words(20),
         "answer": _words(60), "instruction": _words(20), "input": _words(20), "output": _words(80), "messages": _chat,
         "chosen": _words(120), "rejected": _words(120), "label": _label(2)}
 
-# Sets by a part of their name: the first row that fits says their columns and their splits.
+# Sets by a pattern of their name. The first row that matches gives their columns and their splits.
 _SPLITS = ("train", "validation", "test")
 _SETS: List[Tuple[str, Dict[str, Column], Tuple[str, ...]]] = [
     ("wikitext|ptb|shakespeare", {"text": _words(90)}, _SPLITS),

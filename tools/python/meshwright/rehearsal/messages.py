@@ -45,7 +45,7 @@ class _Messages:
         self._library.meshwright_stand_in_move.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
         self._isend, self._irecv, self._batch, self._broadcast = dist.isend, dist.irecv, dist.batch_isend_irecv, dist.broadcast
         self._waits = True      # false in a batch, whose sends come first
-        # PyTorch compares what a batch holds with its own two functions.
+        # PyTorch compares the functions in a batch with its own two, so each replacement is made only once.
         self.isend, self.irecv = self._sending(), self._receiving()
         self.batch_isend_irecv = self._batching()
         self.broadcast = self._broadcasting()
@@ -94,7 +94,8 @@ class _Messages:
             return work
         return broadcast
 
-    # PyTorch adds up sizes on the device, where nothing is added up, so objects go beside it.
+    # PyTorch sends the sizes of objects as tensors, whose values are not computed here, so objects are passed
+    # on directly.
     def send_object_list(self, object_list: List[Any], dst: Any = None, group: Any = None, device: Any = None,
                          group_dst: Any = None, **_more: Any) -> None:
         peer = _global_rank(group, dst, group_dst)

@@ -48,7 +48,7 @@ class AllOperations:
     def of(self, number: int) -> Optional[Operation]:
         known = self._profile_of(number)
         found = known.of(_id_of(number)) if known else None
-        # A graph's operations run once in each launch of it.
+        # The operations of a graph run once in each launch of it, so the launch is a part of their number.
         return found and found._replace(number=found.number | (number >> _ID_BITS) << 40)
 
     def ranks_of(self, number: int) -> Optional[List[int]]:

@@ -169,7 +169,8 @@ class Steps:
         if (self._settled() or len(self._timed) >= _MOST_TIMED or self._roles.has_others()
                 or threading.current_thread() is not threading.main_thread() or time.monotonic() > self._more_until):
             raise Enough
-        # What comes after the last step of a script, such as saving a model, is not waited for.
+        # Work after the last step of a script, such as saving a model, is not waited for: a timer ends the
+        # script.
         signal.signal(signal.SIGALRM, _end)
         signal.setitimer(signal.ITIMER_REAL, 1 + 3 * max(each.seconds for each in self._timed))
         self._start()

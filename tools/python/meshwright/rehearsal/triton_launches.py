@@ -15,7 +15,8 @@ import torch
 
 __all__ = ["TritonLaunches", "pointers_of"]
 
-# What makes a pointer of another one, and what uses it; the pointer is the first operand.
+# Operations that make a pointer from another one, and operations that use a pointer. The pointer is the first
+# operand.
 _MADE = re.compile(r"%([\w.#]+)(?::\d+)? = (?:tt\.addptr|tt\.splat|tt\.broadcast|tt\.bitcast|tt\.expand_dims|tt\.reshape|"
                    r"tt\.make_tensor_ptr|tt\.make_tensor_descriptor|tt\.advance) %([\w.#]+)")
 _LOOP = re.compile(r"%([\w.]+) = %([\w.#]+)")

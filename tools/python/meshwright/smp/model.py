@@ -116,7 +116,7 @@ class DistributedModel:
             launcher = "mpi"
             if world.data > 1:
                 parameters["ddp"] = True
-            # An empty dictionary would mean that the library is off.
+            # An empty dictionary of parameters would turn the library off.
             parameters.setdefault("pipeline_parallel_degree", world.pipeline)
         else:
             parameters.setdefault("hybrid_shard_degree", 0)

@@ -262,7 +262,8 @@ _OF_GROUPS: Tuple[Tuple[str, Callable[[Any], Any], str], ...] = (
     ("get_{}_group", lambda group: list(group.ranks), "The ranks of this rank's {} group."),
     ("get_{}_process_group", lambda group: group.of_torch, "This rank's {} group, for torch.distributed."))
 
-# pp_rank, pp_size, get_pp_group, get_pp_process_group, and the same of the other groups.
+# Defines pp_rank, pp_size, get_pp_group, get_pp_process_group and the same functions of the other groups. The
+# group `world` has only the last two here.
 for _name in ("tp", "pp", "rdp", "mp", "dp", "world"):
     for _word, _read, _what in _OF_GROUPS:
         if _name != "world" or _word.startswith("get"):

@@ -13,7 +13,7 @@ try:
 except ImportError:
     raise ImportError("meshwright.torch needs PyTorch, which is not installed here: pip install torch") from None
 
-# PyTorch warns of Triton, which a computer without a GPU needs not have.
+# PyTorch warns that Triton is missing, which a computer without a GPU does not need.
 logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)
 
 from .capturing import CapturedModel, capture

@@ -860,7 +860,7 @@ def step(function: Callable[..., Any]) -> DistributedModel:
 
 
 # ---------------------------------------------------------------------------------------------
-# Under `meshwright launch`.
+# Functions for scripts that run under `meshwright launch`.
 
 
 def stop_requested() -> bool:

@@ -229,7 +229,7 @@ def _cost_of_calls(account: Account, count: int) -> List[float]:
 
 
 # ---------------------------------------------------------------------------------------------
-# Check.
+# The check of a document that describes a captured model.
 
 
 def check(document: Dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ _INSTALLED = os.sep + "site-packages" + os.sep
 
 ON_META = "a tensor is made on the CPU, and the model is on the meta device; build the model on the CPU"
 
-# Words of PyTorch's messages, and what they mean to who wrote the model.
+# Patterns of PyTorch's messages, and the meaning of each for the author of the model.
 _CAUSES: Tuple[Tuple[str, str], ...] = (
     (r"line of code:.*(\.item\(|\.tolist\(|\b(float|int|bool)\()",
      "the value of a tensor is read in Python (item(), tolist(), float()); keep it a tensor"),

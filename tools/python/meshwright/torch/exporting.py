@@ -24,7 +24,7 @@ __all__ = ["Call", "Context", "Example", "Program", "Ref", "Step", "batch_of", "
 
 
 # ---------------------------------------------------------------------------------------------
-# What is captured.
+# The objects that a capture exports: an example and a step.
 
 
 class Example:
@@ -233,7 +233,7 @@ def _loss_in(output: Any) -> torch.Tensor:
 
 
 # ---------------------------------------------------------------------------------------------
-# Export.
+# The export of a step by torch.export.
 
 
 @contextlib.contextmanager
@@ -252,16 +252,17 @@ def _as_in_training(step: Step) -> Iterator[None]:
                 each.gradient_checkpointing = False
                 stack.callback(setattr, each, "gradient_checkpointing", True)
 
-        # checkpoint() itself has other names in scripts; this is what it calls.
+        # Scripts may hold checkpoint() under other names, so the function that it calls is replaced.
         stack.callback(setattr, checkpoint, "_checkpoint_impl", checkpoint._checkpoint_impl)
         checkpoint._checkpoint_impl = lambda function, args, kwargs, **_: function(*args, **kwargs)
-        # Autocast for CUDA switches itself off where there is no GPU, and this model is meant for one.
+        # Autocast for CUDA turns itself off where there is no GPU, but the captured model is meant for one.
         import torch.cuda.amp.common as common
         missing = common.amp_definitely_not_available
         common.amp_definitely_not_available = lambda: False
         stack.callback(setattr, common, "amp_definitely_not_available", missing)
-        # Under export, transformers makes masks that it spares in training: of causal attention, and of sequences
-        # that lie packed in one row. Who packs them gives their positions.
+        # Under export, transformers builds attention masks that it leaves out in training: for causal
+        # attention, and for sequences that are packed in one row. A script that packs sequences gives
+        # position_ids.
         masks = sys.modules.get("transformers.masking_utils")
         if masks is not None and "position_ids" not in step.example.names:
             for name, instead in (("is_torchdynamo_exporting", lambda *_: False),
@@ -342,7 +343,7 @@ def _export(step: Step, tensors: Sequence[torch.Tensor], axes: Optional[Dict[str
     dynamic = None
     if axes is not None:
         dynamic = ([{axes[name]: torch.export.Dim.AUTO} if name in axes else None for name in step.example.names],)
-    # A failing export prints its unfinished graph at length; the message of the error says where it stopped.
+    # A failing export prints its whole unfinished graph. The message of the error says where it stopped.
     silent, lost = io.StringIO(), []  # type: ignore[var-annotated]
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

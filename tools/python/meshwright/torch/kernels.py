@@ -66,7 +66,7 @@ def _sum(tensors: Sequence[Any]) -> int:
 
 
 # ---------------------------------------------------------------------------------------------
-# Facts about an operation that its schema says. They are asked for once an operation.
+# Facts about an operation that follow from its schema. They are looked up once for each operation.
 
 
 class _Facts(NamedTuple):
@@ -138,7 +138,7 @@ def is_random(func: Any, args: Sequence[Any] = (), kwargs: Optional[Dict[str, An
 
 
 # ---------------------------------------------------------------------------------------------
-# Products.
+# Functions that return the kernels of matrix multiplications.
 
 
 def _gemm(op: str, m: int, n: int, k: int, batch: int, moved: int, like: torch.Tensor, kind: str = "") -> Kernel:
@@ -307,8 +307,8 @@ _PRODUCTS: Dict[str, Callable[..., List[Kernel]]] = {
 }
 
 # ---------------------------------------------------------------------------------------------
-# Operations on memory that touch a part of what they are given, or touch it more than once.
-# Each row returns bytes.
+# Functions for operations on memory that touch only a part of their arguments, or touch them more than once.
+# Each returns the bytes that its operation moves.
 
 
 def _rows_read(args: Sequence[Any], out: Any, facts: _Facts) -> int:
@@ -385,7 +385,8 @@ _MEMORY: Dict[str, Callable[..., int]] = {
     "batch_norm_backward": _twice(0, 1), "native_group_norm_backward": _twice(0, 1),
 }
 
-# A compiler writes the results of these to memory, and lets nothing that is computed flow into them.
+# A compiler writes the results of these operations to memory, and does not fuse the operations before them into
+# them.
 _ALONE = {
     "_cdist_backward", "_cdist_forward", "_fft_c2c", "_fft_c2r", "_fft_r2c", "_index_put_impl",
     "_local_scalar_dense", "_unique2", "adaptive_max_pool2d", "avg_pool2d_backward", "bincount", "cummax",

@@ -47,7 +47,8 @@ def _recurrent(mode: int) -> Callable[..., Any]:
     def run(x: torch.Tensor, state: Any, weights: List[torch.Tensor], has_biases: bool, layers: int, dropout: float,
             train: bool, both: bool, batch_first: bool) -> Tuple[torch.Tensor, ...]:
         hidden, cell = (state[0], state[1]) if mode == 2 else (state, None)
-        # The buffer of flattened weights is memory of the parameters themselves.
+        # cuDNN's buffer of flattened weights would be the memory of the parameters, so the first weight takes
+        # its place.
         out = _aten._cudnn_rnn.default(x, weights, 4 if has_biases else 2, weights[0].detach(), hidden, cell, mode,
                                        weights[1].shape[-1], 0, layers, batch_first, dropout, train, both, [], None)
         return out[:3] if mode == 2 else out[:2]
@@ -90,7 +91,7 @@ def _dense(target: Any, place: int) -> Callable[..., Any]:
     return run
 
 
-# Stand-ins by what they stand for. They hold for every device.
+# Replacements of operations, by the operation's name. They are used on every device.
 stand_ins: Dict[str, Callable[..., Any]] = {"transformers.grouped_mm_fallback.default": _grouped_mm}
 stand_ins.update((str(target), _dense(target, place)) for target, place in (
     (_aten.embedding.default, 4), (_aten.embedding_bag.default, 5), (_aten.embedding_bag.padding_idx, 5),
@@ -105,7 +106,8 @@ on_gpu: Dict[Any, Callable[..., Any]] = {
     _aten.rnn_tanh.input: _recurrent(1),
 }
 
-# What torch.autocast("cuda") casts; other operations run in the types they are given.
+# Operations whose arguments torch.autocast("cuda") casts: to 16 bits, to fp32, or to fp32 if one of them is
+# fp32. All others run in the types that they are given.
 _LOWER = {
     "_convolution", "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "chain_matmul", "conv1d", "conv2d",
     "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "convolution", "einsum",

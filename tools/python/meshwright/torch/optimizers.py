@@ -44,7 +44,7 @@ _KNOWN = {"AdamW": _Known("adamw", _adamw, ("exp_avg", "exp_avg_sq"), True),
           "Adam": _Known("adam", _adamw, ("exp_avg", "exp_avg_sq"), True),
           "SGD": _Known("sgd", _sgd, ("momentum_buffer",), False)}
 _EXACT = (0, 1)   # of Dtype: fp64 and fp32
-# Options that change the arithmetic, and the only value that meshwright's optimizers know.
+# Options that change the arithmetic, each with the only value that meshwright's optimizers support.
 _PLAIN = {"amsgrad": False, "maximize": False, "nesterov": False, "dampening": 0, "differentiable": False}
 
 
@@ -79,7 +79,7 @@ def word_of(optimizer: torch.optim.Optimizer, states: Sequence[str]) -> str:
 
 
 # ---------------------------------------------------------------------------------------------
-# The script's own class.
+# Optimizers that run as the script's own class.
 
 
 def _refuse(optimizer: torch.optim.Optimizer, why: str, instead: str = "") -> ValueError:

@@ -92,7 +92,7 @@ def _is_whole_slice(target: Any, args: Sequence[Any], kwargs: Dict[str, Any]) ->
 
 
 # ---------------------------------------------------------------------------------------------
-# What data decide.
+# Results whose shapes depend on data.
 
 
 class Decided(NamedTuple):
@@ -249,7 +249,7 @@ class _Substitute:
         if known is None:
             raise CaptureError("{}: data decide the shape of {}, and the example has no values; build the module "
                                "and the example on a real device".format(call.place, call.target))
-        # Anything else: its results have no gradients and the shapes of the example.
+        # The results of all other operations have no gradients and the shapes that the example gives.
         sizes = [each for each in kernels.tensors_in(call.sizes if isinstance(call.sizes, (list, tuple))
                                                      else [call.sizes])]
         results = [self._new(shape, x, each.dtype) for shape, each in zip(known.shapes, sizes)]
@@ -262,7 +262,7 @@ class _Substitute:
 
 
 # ---------------------------------------------------------------------------------------------
-# Replay.
+# The replay of an exported program.
 
 
 class Given(NamedTuple):
@@ -281,7 +281,7 @@ class Trace(NamedTuple):
     sources: Dict[int, int]                  # storage of a source -> its value
     uses: List[Tuple[int, ...]]              # storages that a call takes, by call
     makes: List[Tuple[int, ...]]             # storages that its result lies in
-    # (storage, shape, type, bytes, strides) of it
+    # By call: (storage, shape, type, bytes, strides) of each tensor of its result
     shapes: List[Tuple[Tuple[int, Tuple[int, ...], torch.dtype, int, Tuple[int, ...]], ...]]
     writes: Dict[int, List[int]]             # calls that write a storage
     saved: Dict[int, Set[int]]               # storage -> calls whose gradients read it

@@ -151,7 +151,7 @@ class SegmentRunner:
         self.stage_of = stage_of
         self.local = {number for number, tensor in self.tables.tensors.items()
                       if all(stage_of[reader] == stage_of[tensor.maker] for reader in tensor.readers)}
-        # Generator states have no entry among the tensors of the tables.
+        # The tables have no tensors for generator states, so the segments are searched for them.
         self.rng_local = set()
         for number in self.tables.rng:
             makers = [each.number for each in self.tables.segments if number in each.makes]
@@ -161,7 +161,7 @@ class SegmentRunner:
         self.unit_of = [0] * len(self.tables.segments)
         for number, (begin, end) in enumerate(info["units"]):
             self.unit_of[begin:end] = [number] * (end - begin)
-        # What enters a unit that is recomputed is kept until then.
+        # Tensors that enter a recomputed unit from another unit are kept until it is recomputed.
         self.kept_for_again = {
             number for number, tensor in self.tables.tensors.items()
             for reader in tensor.readers
@@ -488,7 +488,8 @@ class SegmentRunner:
             place += 1
             handed, gradients = self.tables.tensors[tensor], of_tensor.get(tensor, {})
             if self._stays(tensor):
-                # The gradient of a sum is the one that arrived, whose memory the Runtime will use again.
+                # The gradient of a summand is the tensor that arrived, whose memory the Runtime will use again,
+                # so it is copied.
                 micro.gradients[tensor] = [
                     each.clone() if each is not None and each.untyped_storage().data_ptr() in arrived else each
                     for each in (gradients.get(at) for at in range(len(handed.values)))]

@@ -104,7 +104,8 @@ def divide(program: Program, trace: Trace) -> Division:
     last[trace.loss] = count
     own = {storage for storage, place in made.items() if place not in again}
 
-    # By position i, the cut before call i: what forbids it, and the bytes that cross it.
+    # For each position i, the cut before call i: whether it is forbidden (above 0), and the bytes that cross
+    # it. Both lists hold differences until they are summed up below.
     forbidden = [0] * (count + 2)
     crossing = [0] * (count + 2)
 
@@ -136,7 +137,8 @@ def divide(program: Program, trace: Trace) -> Division:
                 continue
             sizes = program.calls[source].sizes
             is_given = any(made[0] in trace.sources for made in trace.shapes[source])
-            # Numbers that data decide, lists of results, and views of what is given.
+            # Numbers that depend on data, lists of results, and views of inputs and parameters cannot cross a
+            # cut.
             if not isinstance(sizes, torch.Tensor) or is_given:
                 span(forbidden, source + 1, place + 1, 1)
     for changed in (forbidden, crossing):

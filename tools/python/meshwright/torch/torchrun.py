@@ -110,7 +110,7 @@ def _hand_over(store: Any, waiting: List[_Node], folder: str) -> List[_Node]:
         path = os.path.join(folder, node.name)
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
-                # A daemon wants the agent to exist on its own node too, though it calls none.
+                # A daemon wants its agent to exist on its own node too, though it does not call it there.
                 store.set("daemon {}".format(node.rank), file.read().replace(os.path.join(folder, "agent"), "/bin/sh"))
     return [node for node in waiting if not os.path.exists(os.path.join(folder, node.name))]
 

@@ -21,7 +21,7 @@ class Task(NamedTuple):
     kind: str      # text, text to text, label, image, pixels, sound, sound to text, image and text
 
 
-# In the order in which a model type without "architectures" is looked for.
+# Kinds of heads, in the order in which a model type without "architectures" is looked up in them.
 _TASKS = (
     Task("MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES", "sound to text"),
     Task("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES", "text to text"),
@@ -87,7 +87,7 @@ def model_of(path: str, batch: int, sequence_length: Optional[int], precision: s
             path, transformers.__version__, text)) from error
     del model_type
     name, kind = _class_of(config, path)
-    # What Python draws at random would be a branch, or a constant of the graph.
+    # Turns off caches, and what Python draws at random, which would be a branch or a constant of the graph.
     for key in ("use_cache", "layerdrop", "encoder_layerdrop", "decoder_layerdrop", "apply_spec_augment"):
         if hasattr(config, key):
             setattr(config, key, type(getattr(config, key))(0))

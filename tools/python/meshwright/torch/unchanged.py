@@ -52,7 +52,7 @@ def _trainer(module: Any) -> None:
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _script = ""
 _removed = contextlib.ExitStack()   # for the life of the process
-# What a loop of one's own calls, and what to write in its place.
+# Calls in a training loop of the script's own, and the lines to write in their place.
 _MODEL = "{target} = mw.DistributedModel({first}, lambda output, batch: ...), with the loss of a batch"
 _LINES = {
     "init_process_group": "mw.init()", "get_rank": "mw.rank()", "get_world_size": "mw.size()", "barrier": "mw.barrier()",
