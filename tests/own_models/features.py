@@ -310,7 +310,7 @@ def test_nothing_grows():
             _, model, _, _ = started(layout, optimizer=optimizer)
             trained(model, 3)
             of_tables = sizes(model._runner)
-            objects()   # looking at some of PyTorch's for the first time makes others
+            objects()   # the first look at some objects of PyTorch makes others
             of_all = objects()
             trained(model, 5)
             check("tables grow: {}".format(layout), sizes(model._runner) == of_tables)

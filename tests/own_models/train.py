@@ -28,8 +28,8 @@ import meshwright.torch as mw
 from meshwright.torch.exporting import Step, _as_in_training
 
 torch.set_num_threads(1)
-MICRO_BATCHES = 8        # of a step
-BOUNDS = {torch.float32: (2e-5, 1e-4, 1e-7), torch.float64: (1e-9, 1e-9, 1e-15)}   # losses, parameters, a rounding
+MICRO_BATCHES = 8        # micro-batches of a step
+BOUNDS = {torch.float32: (2e-5, 1e-4, 1e-7), torch.float64: (1e-9, 1e-9, 1e-15)}   # of losses, of parameters, of a rounding
 NOT_IN_FP64 = {"mixtral"}   # torch.nn.functional.grouped_mm has no fp64
 LAYOUTS = {
     "pipeline_data": {"pipeline": 2, "data": 2, "zero_stage": 1},

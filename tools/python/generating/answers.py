@@ -74,7 +74,7 @@ def shape_of(schema):
 
 class Classes:
     def __init__(self):
-        self.names = {}  # of classes, by their shapes
+        self.names = {}  # names of classes, by the shapes of their values
         self.public = set()  # those that users meet first: answers, and the rows of their tables
         self.texts = []
 

@@ -15,7 +15,7 @@ class Answer(Dict[str, Any]):
 
     _parts: ClassVar[Mapping[str, Any]] = {}  # the classes of the values that are objects or lists of them
     _rows: ClassVar[str] = ""  # the path of the rows of to_rows(); empty: the answer is one row
-    messages: Sequence[str] = ()  # what the command said besides
+    messages: Sequence[str] = ()  # what the command said in addition
 
     def __init__(self, keys: Mapping[str, Any]) -> None:
         super().__init__(keys)

@@ -13,12 +13,12 @@ from ._progress import Listener, OnProgress
 
 Path = Union[str, "os.PathLike[str]"]
 Job = Union[Path, Mapping[str, Any]]
-Number = Union[int, float, str]  # "60B", "$15k", "128k" too
-Date = Union[str, datetime.date, datetime.timedelta]  # "2 weeks", "2027-03-01" too
+Number = Union[int, float, str]  # strings such as "60B", "$15k", "128k" too
+Date = Union[str, datetime.date, datetime.timedelta]  # strings such as "2 weeks", "2027-03-01" too
 Kind = TypeVar("Kind", bound=Answer)
 
-_one_at_a_time = threading.Lock()  # each call uses all cores
-_ended = threading.Event()  # set: no call is under way
+_one_at_a_time = threading.Lock()  # each call uses all cores, so calls wait for each other
+_ended = threading.Event()  # is set while no call runs
 _ended.set()
 
 

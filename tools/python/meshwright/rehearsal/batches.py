@@ -16,7 +16,7 @@ from .profiles import AllOperations
 __all__ = ["batch_of", "replicas_of"]
 
 _INTEGERS = ("Tensor(long int)", "Tensor(int)")
-_WEIGHT_OF_PRODUCT = {"aten::linear": (0, 1), "aten::addmm": (1, 2), "aten::mm": (0, 1)}   # places of rows and weight
+_WEIGHT_OF_PRODUCT = {"aten::linear": (0, 1), "aten::addmm": (1, 2), "aten::mm": (0, 1)}   # places of rows and weight among the arguments
 # Words in the names of groups whose ranks compute on the same batch together, and words in the names of other
 # groups.
 _TOGETHER = ({"tp", "tensor"}, {"pp", "pipe", "pipeline"})

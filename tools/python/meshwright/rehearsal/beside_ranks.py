@@ -21,7 +21,7 @@ from .roles import Roles
 
 __all__ = ["expect", "join", "ranks_of_groups", "sizes_of_groups"]
 
-_ID_BYTES = 128   # of ncclUniqueId
+_ID_BYTES = 128   # bytes of an ncclUniqueId
 
 
 class _AloneStore(dist.Store):

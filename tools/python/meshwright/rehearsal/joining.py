@@ -37,9 +37,9 @@ class Joined:
         self._streams: Dict[int, int] = {0: 0}
         self._cuda_events: Dict[int, int] = {}
         self._operations, self._triton, self._rank = operations, triton, rank
-        self._graph_launch = 0                        # number of the last one
+        self._graph_launch = 0                        # number of the last launch of a graph
         self._taken: Dict[int, int] = {}              # by operation: how many of its kernels launches have
-        self._places: List[int] = []                  # of the entries that the events are made of
+        self._places: List[int] = []                  # places of the entries that the events are made of
         for place, (entry, time) in enumerate(zip(entries, times)):
             event = self._event(entry)
             if event is not None:
@@ -107,7 +107,7 @@ class Joined:
     _convolution = _launch
 
     def _product(self, entry: Entry, _operation: Optional[Operation]) -> Dict[str, Any]:
-        n, m, k, batch, types, how = entry.numbers      # columns come first in cuBLAS
+        n, m, k, batch, types, how = entry.numbers      # cuBLAS gives the columns first
         operand, result = _CUDA_TYPES.get(types & 255, "float32"), _CUDA_TYPES.get(types >> 8, "float32")
         if operand == "float32" and how & 0xffffffff in _FAST_TF32:
             operand = "tfloat32"

@@ -23,12 +23,12 @@ class Command(NamedTuple):
     """What one rank runs. `words` are the script or `-m MODULE`, and its arguments."""
 
     words: List[str]
-    launcher: str = ""                     # empty: none
+    launcher: str = ""                     # its name; empty: there is none
     ranks: Optional[int] = None            # of all hosts; none: those of a host for each host, or 1
     hosts: Optional[int] = None            # none: as many as the ranks need
     per_host: Optional[int] = None         # ranks of a host
     variables: Dict[str, str] = {}
-    most_hosts: int = 1                    # where the number of hosts may vary
+    most_hosts: int = 1                    # most hosts, if their number may vary
 
     def placed(self, count: Optional[int], gpus: int, machine: str) -> Tuple[int, int]:
         """How many ranks there are, and on a host, on `count` hosts if that was asked. Throws WrongCommand."""
@@ -55,7 +55,7 @@ class Command(NamedTuple):
         return self._replace(words=words, variables=variables)
 
 
-SETS_RANK = ("torchrun", "deepspeed")   # launchers that say RANK and WORLD_SIZE to one rank too
+SETS_RANK = ("torchrun", "deepspeed")   # launchers that set RANK and WORLD_SIZE also for one rank
 _SHELLS = ("bash", "sh", "zsh", "dash", "ksh", "sbatch")
 _INTERPRETED = re.compile(r"^python[0-9.]*$")
 

@@ -18,7 +18,7 @@ from .notes import note
 __all__ = ["make_engine"]
 
 _ROOT = "transformer_engine"
-_VERSION = "1.12.0"   # whose interface the layers have
+_VERSION = "1.12.0"   # the version whose interface the layers have
 _RECIPES = ("DelayedScaling", "Float8BlockScaling", "Float8CurrentScaling", "MXFP8BlockScaling", "NVFP4BlockScaling", "Recipe")
 
 

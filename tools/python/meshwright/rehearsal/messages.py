@@ -18,7 +18,7 @@ from .roles import Roles
 
 __all__ = ["pass_messages", "replace"]
 
-_MOST_BYTES = 1 << 20   # as the stand-in has it for copies
+_MOST_BYTES = 1 << 20   # the same limit as the stand-in has for copies
 _PASSED = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
 
 

@@ -61,7 +61,7 @@ class Operations:
             if attributes.get("rf_id"):
                 of_record[attributes["rf_id"]] = operation
         self._of_correlation: Dict[int, Operation] = {}
-        self._parameters: Dict[int, Dict[str, Any]] = {}   # of collectives, by correlation id
+        self._parameters: Dict[int, Dict[str, Any]] = {}   # parameters of collectives, by correlation id
         for event in events:
             arguments = event.get("args", {})
             if "External id" in arguments:

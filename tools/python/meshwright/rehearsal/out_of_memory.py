@@ -19,7 +19,7 @@ from .notes import script_line
 
 __all__ = ["message", "watch"]
 
-_found: Dict[str, str] = {}   # of the last time: phase, module, owners
+_found: Dict[str, str] = {}   # of the last out-of-memory error: phase, module, owners
 
 
 def watch() -> None:

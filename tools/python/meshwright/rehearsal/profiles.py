@@ -18,7 +18,7 @@ from .operations import Operation, Operations
 
 __all__ = ["AllOperations", "Profiles"]
 
-_ID_BITS, _PROFILE_BITS = 32, 16   # of an operation's number (tools/stand_in/graphs.cpp)
+_ID_BITS, _PROFILE_BITS = 32, 16   # bits of an operation's number (tools/stand_in/graphs.cpp)
 
 
 class _Profile:

@@ -82,7 +82,7 @@ class Roles:
 
     def end_turn(self) -> None:
         if self._turn is not None:
-            fcntl.flock(self._turn, fcntl.LOCK_UN)   # also for processes that were forked meanwhile
+            fcntl.flock(self._turn, fcntl.LOCK_UN)   # also for processes that were forked in the meantime
             self._turn.close()
             self._turn = None
 

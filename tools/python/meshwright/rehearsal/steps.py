@@ -36,8 +36,8 @@ __all__ = ["Enough", "Steps"]
 
 _WARM_UP = 2
 _MOST_TIMED = 8
-_SETTLED = 0.02      # of a step's time: what another one may still take off
-_MOST_EXTRA_S = 20   # that more steps are timed for
+_SETTLED = 0.02      # share of a step's time that another step may still take off
+_MOST_EXTRA_S = 20   # seconds for which more steps are timed
 
 
 class Enough(BaseException):

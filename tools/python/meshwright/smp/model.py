@@ -53,7 +53,7 @@ class DistributedModel:
         self._run: Optional[Run] = None
         self._step: Optional[Step] = None
         self._plain: Dict[str, Any] = {}
-        self._file: Optional[str] = None   # of the stages of modules, until the plan is made
+        self._file: Optional[str] = None   # file of the stages of modules, until the plan is made
         self.resumes: Optional[str] = None
         world.model = self
 

@@ -79,7 +79,7 @@ class World:
         self.model: Any = None
         self.optimizer: Any = None
         self.tracing = False
-        self.stages: Dict[int, Tuple[Any, int]] = {}   # by id: a module that was put on a stage by hand
+        self.stages: Dict[int, Tuple[Any, int]] = {}   # by id: modules that were put on a stage by hand
         self.checkpointed: List[Any] = []              # modules whose activations are recomputed
 
     def rank_of(self, stage: int, replica: int) -> int:

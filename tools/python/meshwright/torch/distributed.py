@@ -56,9 +56,9 @@ class _World:
         self.model: Optional["DistributedModel"] = None
         self.optimizer: Optional["DistributedOptimizer"] = None
         self.optimizers: List["DistributedOptimizer"] = []   # all that the script has made since the last model
-        self.plan: Optional[handed_over.Plan] = None   # by `meshwright launch`
+        self.plan: Optional[handed_over.Plan] = None   # the plan that `meshwright launch` gave
         self.local_rank = int(os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))
-        self.divides = False                           # the script asks which replica this is
+        self.divides = False                           # whether the script asks which replica this is
         self.saved_in: Optional[Tuple[str, int]] = None
         self.asks_to_stop = self.stopping = False
 

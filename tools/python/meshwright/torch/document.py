@@ -179,7 +179,7 @@ def segments_and_kinds(program: Program, account: Account, other: Optional[Accou
     return segments, kinds
 
 
-_GENERATOR_BYTES = 5056   # of PyTorch's CPU generator; the state of a GPU's is smaller
+_GENERATOR_BYTES = 5056   # of PyTorch's CPU generator; a GPU's state is smaller
 
 
 def hand_on_generators(written: Dict[str, Any]) -> List[int]:

@@ -75,7 +75,7 @@ class _Facts(NamedTuple):
     free: bool
     written: tuple       # places of the arguments that it writes
     written_names: tuple
-    overwrites: bool     # what was there before is not read
+    overwrites: bool     # the earlier contents of what it writes are not read
 
 
 _FREE = {
@@ -248,7 +248,7 @@ def _argument(op: str, args: Sequence[Any], kwargs: Dict[str, Any], name: str) -
     return None
 
 
-_GATES = {2: 4, 3: 3}  # of the modes of cuDNN: LSTM, GRU; plain recurrent layers have one
+_GATES = {2: 4, 3: 3}  # by mode of cuDNN: LSTM, GRU; plain recurrent layers have one
 
 
 def _recurrent(op: str, rows: int, steps: int, width: int, hidden: int, gates: int, moved: int,

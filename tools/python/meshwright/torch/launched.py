@@ -58,7 +58,7 @@ def _end(code: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     if handed_over.is_launched():
-        time.sleep(1)   # Others, and the launcher, get to say what they know.
+        time.sleep(1)   # Other ranks and the launcher get time to report what they know.
         distributed.abandon(code)
     os._exit(code)
 

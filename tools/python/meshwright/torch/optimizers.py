@@ -36,14 +36,14 @@ def _sgd(group: Dict[str, Any]) -> Dict[str, Any]:
 class _Known(NamedTuple):
     word: str
     settings: Callable[[Dict[str, Any]], Dict[str, Any]]
-    states: Tuple[str, ...]     # as PyTorch calls the moments
+    states: Tuple[str, ...]     # PyTorch's names of the moments
     counts: bool                # whether PyTorch counts steps for each parameter
 
 
 _KNOWN = {"AdamW": _Known("adamw", _adamw, ("exp_avg", "exp_avg_sq"), True),
           "Adam": _Known("adam", _adamw, ("exp_avg", "exp_avg_sq"), True),
           "SGD": _Known("sgd", _sgd, ("momentum_buffer",), False)}
-_EXACT = (0, 1)   # of Dtype: fp64 and fp32
+_EXACT = (0, 1)   # values of Dtype: fp64 and fp32
 # Options that change the arithmetic, each with the only value that meshwright's optimizers support.
 _PLAIN = {"amsgrad": False, "maximize": False, "nesterov": False, "dampening": 0, "differentiable": False}
 
@@ -184,7 +184,7 @@ class _Shard(NamedTuple):
     parameter: torch.Tensor           # flat: some elements of one of the module's parameters
     gradient: torch.Tensor
     moments: List[torch.Tensor]
-    working: Optional[torch.Tensor]   # in 16 bits, made of the parameter
+    working: Optional[torch.Tensor]   # a copy of the parameter in 16 bits
 
 
 class OnShards:

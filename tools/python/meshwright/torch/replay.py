@@ -279,8 +279,8 @@ class Trace(NamedTuple):
 
     recorder: Recorder
     sources: Dict[int, int]                  # storage of a source -> its value
-    uses: List[Tuple[int, ...]]              # storages that a call takes, by call
-    makes: List[Tuple[int, ...]]             # storages that its result lies in
+    uses: List[Tuple[int, ...]]              # by call: storages that it takes
+    makes: List[Tuple[int, ...]]             # by call: storages that its result is stored in
     # By call: (storage, shape, type, bytes, strides) of each tensor of its result
     shapes: List[Tuple[Tuple[int, Tuple[int, ...], torch.dtype, int, Tuple[int, ...]], ...]]
     writes: Dict[int, List[int]]             # calls that write a storage

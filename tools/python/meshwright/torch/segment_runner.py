@@ -19,7 +19,7 @@ from .tables import Handed, SegmentTable, Tables
 
 __all__ = ["Memory", "ParameterSpec", "SegmentRunner", "exact_type", "handed_values", "seed_of", "stream_of"]
 
-_TYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)   # of Dtype, in its order
+_TYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)   # the types of Dtype, in its order
 
 
 def exact_type(storage: torch.dtype) -> torch.dtype:
@@ -109,7 +109,7 @@ class _MicroBatch:
         self.inputs = inputs                              # by value
         self.again: Dict[int, Any] = {}
         self.tensors: Dict[int, List[torch.Tensor]] = {}  # by captured tensor
-        self.readers: Dict[int, int] = {}                 # that are still to come
+        self.readers: Dict[int, int] = {}                 # by captured tensor: readers that are still to come
         self.graphs: Dict[int, _Graph] = {}
         self.gradients: Dict[int, List[Optional[torch.Tensor]]] = {}
         self.ran: Dict[int, int] = {}                     # how often a segment's forward ran
@@ -128,7 +128,7 @@ class SegmentRunner:
         self.device = "cuda" if info["on_gpu"] else "cpu"
         self.seed = info["seed"]
         self.micro_batch, self.micro_batches = info["micro_batch"], info["micro_batches"]
-        self.first = 0           # of the sequences of this replica in this step
+        self.first = 0           # first of this replica's sequences in this step
         self.inputs: List[Dict[int, torch.Tensor]] = []
         self.returned: List[Dict[int, torch.Tensor]] = []  # by micro-batch: the values that the step returns
         self._micro: Dict[int, _MicroBatch] = {}

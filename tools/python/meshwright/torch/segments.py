@@ -19,7 +19,7 @@ from .replay import Trace, values_in
 
 __all__ = ["Division", "divide", "seconds_of"]
 
-FLOPS, BYTES = 100e12, 1.3e12   # of a GPU, by which work is balanced: FLOP/s, bytes/s
+FLOPS, BYTES = 100e12, 1.3e12   # FLOP/s and bytes/s of a GPU, by which work is balanced
 _CHEAP = 0.02                   # share of a step up to which a value is made again
 _FINE = 0.02                    # share of a step that calls without products have in one segment
 
@@ -28,7 +28,7 @@ class Division(NamedTuple):
     """Segments as ranges of calls, and what they share."""
 
     bounds: List[Tuple[int, int]]        # calls [first, last) of each segment
-    segment_of: List[int]                # by call
+    segment_of: List[int]                # number of the segment of each call
     again: Set[int]                      # calls that every stage can make again
     crossing: List[int]                  # storages that a later segment (or the loss) reads, in order
     made_in: Dict[int, int]              # such a storage -> the segment that makes it
@@ -88,7 +88,7 @@ def divide(program: Program, trace: Trace) -> Division:
     products = [any(kernel.flops for event in each for kernel in event.kernels) for each in events]
     again = _made_again(program, trace, cost, products)
 
-    made: Dict[int, int] = {}      # storage -> call
+    made: Dict[int, int] = {}      # storage -> call that makes it
     last: Dict[int, int] = {}      # storage -> last call that takes it
     hidden: Set[int] = set()       # storages of unknown shapes
     for place in range(count):

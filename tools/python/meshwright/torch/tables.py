@@ -26,7 +26,7 @@ class Value(NamedTuple):
     shape: Tuple[int, ...]
     strides: Tuple[int, ...]
     dtype: torch.dtype
-    begin: int       # of its bytes in the tensor's memory
+    begin: int       # offset of its bytes in the tensor's memory
     bytes: int
 
 
@@ -75,7 +75,7 @@ def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
-_TAKE_A_SHAPE = ("aten::expand_as", "aten::reshape_as", "aten::view_as")   # of their second tensor
+_TAKE_A_SHAPE = ("aten::expand_as", "aten::reshape_as", "aten::view_as")   # they take a shape from their second tensor
 
 
 class Tables:

@@ -28,8 +28,8 @@ _POLL_S, _LAST_S = 0.2, 10.0   # between looks at mpirun; for what others still 
 
 
 class _Node(NamedTuple):
-    rank: int      # of its first process
-    name: str      # for mpirun
+    rank: int      # rank of its first process
+    name: str      # the name that mpirun gets
     slots: int
 
 

@@ -79,7 +79,7 @@ def training_step(self: Any, model: Any, inputs: Dict[str, Any], num_items_in_ba
     model.train()
     batch = dict(self._prepare_inputs(inputs))
     part = next(iter(Shard([batch], mw.dp_rank(), mw.dp_size())))
-    random = torch.get_rng_state()   # Ranks draw different numbers in a step, and must shuffle alike.
+    random = torch.get_rng_state()   # Ranks draw different numbers in a step, and must shuffle identically.
     loss = self._by_plan.step(part)
     torch.set_rng_state(random)
     return loss.to(torch.float32).to(self.args.device)

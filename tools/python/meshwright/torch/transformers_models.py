@@ -18,7 +18,7 @@ class Task(NamedTuple):
     """A kind of head: its table of class names in transformers, and what its example has."""
 
     mapping: str
-    kind: str      # text, text to text, label, image, pixels, sound, sound to text, image and text
+    kind: str      # the kind of its example: "text", "label", "image" and others
 
 
 # Kinds of heads, in the order in which a model type without "architectures" is looked up in them.

@@ -51,7 +51,7 @@ def _trainer(module: Any) -> None:
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _script = ""
-_removed = contextlib.ExitStack()   # for the life of the process
+_removed = contextlib.ExitStack()   # lasts as long as the process
 # Calls in a training loop of the script's own, and the lines to write in their place.
 _MODEL = "{target} = mw.DistributedModel({first}, lambda output, batch: ...), with the loss of a batch"
 _LINES = {

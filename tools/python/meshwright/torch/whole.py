@@ -27,7 +27,7 @@ def fetch_whole(model: Any, runtime: Any) -> None:
     def take(name: str, address: int, count: int) -> None:
         gathered[name] = handed_values(runtime, address, count, storage)
 
-    runtime.gather(take)   # to rank 0
+    runtime.gather(take)   # rank 0 gets all parts
     own = {each["name"]: each["address"] for each in model.info["parameters"]}
     for entry, parameter in zip(model.captured.document["parameters"], model._parameters):
         shape = model.shape_of(entry["name"])
