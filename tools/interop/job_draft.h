@@ -32,8 +32,8 @@ class JobDraft {
   // Returns the number of layers if the key `model` is an object that gives it, otherwise 0.
   std::int64_t model_layers() const;
   const json& job() const { return job_; }
-  // Applies arguments KEY=VALUE of --set. Rules cannot change these keys any more. Each KEY loses
-  // its origin. If it is an object, the keys inside it keep theirs.
+  // Applies arguments KEY=VALUE of --set. From then on, set() does not change these keys. Each KEY
+  // loses its origin. If it is an object, the keys inside it keep theirs.
   void override_with(const std::vector<std::string>& overrides);
   // Returns whether --set gives a key.
   bool is_given(std::string_view key) const { return given_.contains(key); }

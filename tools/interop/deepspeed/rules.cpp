@@ -1,7 +1,7 @@
 // Translates between ds_config.json and the keys of the job file. transformers' Trainer replaces
 // "auto" by values of its arguments. An "auto" counts as absent here, and the Trainer's argument is
-// read instead if there is one. Only for two sizes of buffers, which follow from the hidden size,
-// "auto" is replaced as the Trainer does.
+// read instead if there is one. Two sizes that follow from the model's hidden size are computed as
+// the Trainer does.
 #include <algorithm>
 #include <cmath>
 

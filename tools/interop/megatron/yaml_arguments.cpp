@@ -47,7 +47,7 @@ void add_variable(const Setting& setting, std::string_view name, Settings& to) {
 }
 
 // Adds the program, which such recipes do not name, if it trains a BERT or a T5. The WordPiece
-// tokenizer is that of these two models, and only T5 has settings of a decoder.
+// tokenizer is that of these two models, and only T5 has settings such as decoder-seq-length.
 void add_program(Settings& arguments) {
   const auto tokenizer = std::ranges::find_if(arguments.all(), [](const Setting& each) {
     return each.name == "tokenizer-type" && each.value.is_string() &&

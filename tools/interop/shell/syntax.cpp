@@ -92,8 +92,8 @@ class ShellParser {
     }
   }
 
-  // Skips what separates commands, and returns the operator before the next command. A new line and
-  // & count as ;.
+  // Skips what separates commands, and returns the operator before the next command. A new line or
+  // & alone counts as ;.
   std::string separator() {
     std::string found;
     while (true) {
