@@ -104,12 +104,17 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
     t.fp8_experts = true;
   // In Megatron-LM and its relatives, the loss of language models is one kernel. It neither
   // consists of several kernels, as in PyTorch, nor is it fused with the head, as this project's
-  // compiler does. torchtitan compiles only its blocks, so its loss consists of several kernels
-  // even if blocks are compiled.
+  // compiler does. torchtitan's loss consisted of several kernels even if blocks were compiled.
+  // Since April 2026 (ChunkedCELoss) torchtitan computes head and loss together, a part of the rows
+  // at a time, which is what fuse_loss does.
+  const bool is_chunked = t.framework == Framework::torchtitan &&
+                          t.compiler == CompilerLevel::full && result.job.cluster.stack >= "2026";
   const bool has_eager_loss = t.framework == Framework::torchtitan ||
                               (is_of_pytorch(t.framework) && t.compiler == CompilerLevel::none);
-  if (!value.contains("/training/passes_off"_json_pointer) && !has_eager_loss)
-    t.passes_off = {"eager_loss", "fuse_loss"};
+  if (!value.contains("/training/passes_off"_json_pointer) && !is_chunked) {
+    t.passes_off = {"fuse_loss"};
+    if (!has_eager_loss) t.passes_off.emplace_back("eager_loss");
+  }
   // The compilers whose steps were measured (XLA, torch.compile) do what
   // training.rematerialize_rows asks for, whether memory is short or not.
   if (t.compiler == CompilerLevel::full &&

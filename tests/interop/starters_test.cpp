@@ -161,6 +161,15 @@ TEST_CASE("what expands to nothing is no argument, and an unknown command is one
             .job == plain);
 }
 
+TEST_CASE("shells know an argument of place 00, and [[ takes an empty operand as 0", "[interop]") {
+  const std::string end = " torchrun --nnodes $N --nproc_per_node 8 pretrain_gpt.py";
+  CHECK(imported_of("NAME=${00}\nN=2\n" + end.substr(1) + gpt_arguments).job["cluster"]["count"] ==
+        2);
+  CHECK(imported_of("EMPTY=\nN=3\nif [[ $EMPTY -lt 3 ]]; then N=2; fi\n" + end.substr(1) +
+                    gpt_arguments)
+            .job["cluster"]["count"] == 2);
+}
+
 TEST_CASE("a variable without a value is asked for in arithmetic, too", "[interop]") {
   const std::string start = "torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py";
   std::string arguments = gpt_arguments;

@@ -1,4 +1,4 @@
-// What Megatron-LM does not save although a Program has places for it.
+// Memory that Megatron-LM does not need although a Program has places for it.
 #include "sim/predict/megatron_memory.h"
 
 #include "sim/predict/predict.h"

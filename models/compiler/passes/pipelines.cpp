@@ -92,9 +92,13 @@ std::span<const Pass> training_passes() { return training_list; }
 
 std::vector<Pass> passes_of(const Training& training) {
   const unsigned level = 1U << static_cast<unsigned>(training.compiler);
+  // torch.compile compiles blocks and the loss, but not the head together with the loss. torchtitan
+  // computes these two together in parts of the rows (ChunkedCELoss, since April 2026).
+  const bool compiles_loss_alone = training.compiler == CompilerLevel::full &&
+                                   is_of_pytorch(training.framework) &&
+                                   training.framework != Framework::torchtitan;
   const auto is_off = [&](std::string_view name) {
-    // torch.compile compiles blocks and the loss, but not the head together with the loss.
-    if (name == "fuse_loss" && is_of_pytorch(training.framework)) return true;
+    if (compiles_loss_alone && (name == "fuse_loss" || name == "eager_loss")) return true;
     return std::ranges::find(training.passes_off, name) != training.passes_off.end();
   };
   std::vector<Pass> chosen;

@@ -119,10 +119,12 @@ Settings choose_from_matrix(const Settings& settings, const JobDraft& given) {
         cell.gpu == gpu)
       counts.insert(cell.count);
   const std::int64_t hosts = given.count("cluster.count", 0);
-  const std::string count = choose(
-      counts,
-      hosts > 0 && counts.size() > 1 ? "num_gpus_" + std::to_string(product({hosts, 8})) : "",
-      place, "a number of GPUs", "give --set cluster.count");
+  const std::string count =
+      choose(counts,
+             hosts > 0 && counts.size() > 1
+                 ? "num_gpus_" + std::to_string(product({hosts, gpu.starts_with("gb") ? 4 : 8}))
+                 : "",
+             place, "a number of GPUs", "give --set cluster.count");
   for (const Setting& each : settings.all())
     if (each.name.starts_with(matrix))
       if (const Cell cell = cell_of(each.name);

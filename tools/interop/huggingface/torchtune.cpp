@@ -109,7 +109,8 @@ void read_adapters(Settings& settings, std::string_view builder) {
   if (const Setting* found = find_setting(settings, "model.lora_attn_modules");
       found != nullptr && found->value.is_array())
     for (const json& each : found->value)
-      modules.push_back(each == "output_proj" ? std::string("o_proj") : each.get<std::string>());
+      if (each.is_string())
+        modules.push_back(each == "output_proj" ? std::string("o_proj") : each.get<std::string>());
   if (is_on(settings, "model.apply_lora_to_mlp"))
     for (const char* name : {"gate_proj", "up_proj", "down_proj"}) modules.emplace_back(name);
   if (is_on(settings, "model.apply_lora_to_output"))

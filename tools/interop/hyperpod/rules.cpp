@@ -17,7 +17,8 @@ void read_cluster(Settings& from, JobDraft& to) {
   if (const auto hosts = from.count("trainer.num_nodes")) to.set("cluster.count", *hosts);
   if (const Setting* devices = from.read("trainer.devices");
       devices != nullptr && devices->value != "auto" && devices->value != -1)
-    to.set("cluster.processes_per_host", *from.count("trainer.devices"));
+    if (const auto count = from.count("trainer.devices"))
+      to.set("cluster.processes_per_host", *count);
   std::vector<std::string> machines = from.words("instance_types");
   if (const auto one = from.word("instance_type")) machines = {*one};
   if (machines.empty() || to.has("cluster.machine")) return;

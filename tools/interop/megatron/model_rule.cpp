@@ -45,6 +45,8 @@ Sizes read_sizes(Settings& from, bool gated) {
   if (const auto unit = from.count("multiple-of")) {
     const double width =
         from.number("hidden-dim-multiplier").value_or(1) * static_cast<double>(s.hidden * 8 / 3);
+    if (!(width >= 1 && width < 1e9))
+      from.fail("hidden-dim-multiplier", "makes an MLP of no possible width");
     s.ffn = (static_cast<std::int64_t>(width) + *unit - 1) / *unit * *unit;
   }
   s.positions =

@@ -226,6 +226,7 @@ void read_latent_attention(Settings& from, std::int64_t experts, json& model) {
   model["routed_scaling_factor"] = from.number(scaling).value_or(1);
   const std::int64_t width = model["moe_intermediate_size"],
                      of_shared = from.whole(of_all_tokens).value_or(0);
+  if (width == 0) from.fail("moe-ffn-hidden-size", "the width of an expert is 0; give one above 0");
   if (of_shared % width != 0)
     from.fail(of_all_tokens,
               fmt::format("{} is no multiple of {}, the width of an expert; shared experts are "

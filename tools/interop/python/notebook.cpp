@@ -31,11 +31,12 @@ NotebookCode code_of_notebook(const std::string& text, const std::string& file) 
     ++number;
     if (!cell.is_object() || cell.value("cell_type", "") != "code") continue;
     std::istringstream lines(source_of(cell));
-    bool is_other = false;  // after %%bash, %%time, ...
+    bool is_other = false;  // after %%bash and other magics whose cell is no Python
     for (std::string line; std::getline(lines, line);) {
       const std::size_t begin = line.find_first_not_of(" \t");
       const bool has_text = begin != std::string::npos;
-      is_other = is_other || (has_text && line.compare(begin, 2, "%%") == 0);
+      const bool is_timed = has_text && line.compare(begin, 6, "%%time") == 0;  // %%timeit too
+      is_other = is_other || (has_text && !is_timed && line.compare(begin, 2, "%%") == 0);
       const bool is_magic = has_text && (line[begin] == '%' || line[begin] == '!');
       code.text += (is_other || is_magic ? "" : line) + "\n";
       code.cell_of_line.push_back(number);

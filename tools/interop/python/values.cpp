@@ -33,7 +33,7 @@ json combined(const json& left, const std::string& sign, const json& right) {
                         : sign == "-"  ? a - b
                         : sign == "*"  ? a * b
                         : b == 0       ? 0
-                        : sign == "//" ? static_cast<double>(static_cast<std::int64_t>(a / b))
+                        : sign == "//" ? std::floor(a / b)
                                        : a / b;
   if (sign == "**") return open_value("expression");
   if (left.is_number_integer() && right.is_number_integer() && sign != "/" &&

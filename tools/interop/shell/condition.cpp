@@ -94,8 +94,12 @@ class Condition {
           matches_ ? fnmatch(right->c_str(), left->c_str(), 0) == 0 : *left == *right;
       return equal == (how != "!=");
     }
-    if ((left && left->empty()) || (right && right->empty())) return false;  // an error of `[`
-    const auto one = whole(left), other = whole(right);
+    const bool has_empty = (left && left->empty()) || (right && right->empty());
+    if (has_empty && !matches_) return false;  // an error of `[`; `[[` takes it as 0
+    const auto number = [](const std::optional<std::string>& text) {
+      return text && text->empty() ? whole("0") : whole(text);
+    };
+    const auto one = number(left), other = number(right);
     if (!one || !other) return Value();
     if (how == "-eq") return *one == *other;
     if (how == "-ne") return *one != *other;

@@ -206,9 +206,9 @@ std::optional<std::vector<ShellWord>> ShellVariables::Expansion::items_of(const 
   if (name == "#") return {{{std::to_string(of_.positional.size()), 0}}};
   if (name == "?") return {{{"0", 0}}};
   if (name == "RANDOM" && of_.find(name) == nullptr) return {{{"1", 0}}};  // seeds and ports
-  if (name == "0") return {{{of_.file_, 0}}};
   if (name.find_first_not_of("0123456789") == std::string::npos && name.size() < 4) {
     const auto at = static_cast<std::size_t>(std::stoi(name));
+    if (at == 0) return {{{of_.file_, 0}}};
     if (at > of_.positional.size()) return std::nullopt;
     return {{{of_.positional[at - 1], 0}}};
   }
