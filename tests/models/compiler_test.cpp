@@ -136,6 +136,27 @@ TEST_CASE("at full the loss is in pieces where it is not fused with the head",
   CHECK(count(made(), Op::log_softmax) == 0);
 }
 
+TEST_CASE("torch.compile compiles the loss without the head, torchtitan computes both in parts",
+          "[models][compiler]") {
+  Training training;
+  training.compiler = CompilerLevel::full;
+  const auto runs = [&](std::string_view name) {
+    return std::ranges::count(passes_of(training), name, &Pass::name) > 0;
+  };
+  for (const Framework framework :
+       {Framework::transformers, Framework::accelerate, Framework::pytorch}) {
+    training.framework = framework;
+    CHECK_FALSE(runs("fuse_loss"));
+    CHECK_FALSE(runs("eager_loss"));
+  }
+  training.passes_off = {"fuse_loss"};  // the job says that its loss is not compiled
+  CHECK(runs("eager_loss"));
+  training.passes_off.clear();
+  training.framework = Framework::torchtitan;
+  CHECK(runs("fuse_loss"));
+  CHECK_FALSE(runs("eager_loss"));
+}
+
 TEST_CASE("what is computed twice is computed once, dead code is dropped", "[models][compiler]") {
   Bench b;
   const int once = b.apply(Op::gelu, {b.x}), twice = b.apply(Op::gelu, {b.x});

@@ -94,12 +94,16 @@ std::vector<Pass> passes_of(const Training& training) {
   const unsigned level = 1U << static_cast<unsigned>(training.compiler);
   // torch.compile compiles blocks and the loss, but not the head together with the loss. torchtitan
   // computes these two together in parts of the rows (ChunkedCELoss, since April 2026).
-  const bool compiles_loss_alone = training.compiler == CompilerLevel::full &&
-                                   is_of_pytorch(training.framework) &&
-                                   training.framework != Framework::torchtitan;
+  // A job that leaves out fuse_loss by itself has a loss of separate kernels.
+  const auto is_named = [&](std::string_view name) {
+    return std::ranges::find(training.passes_off, name) != training.passes_off.end();
+  };
+  const bool compiles_loss_alone =
+      training.compiler == CompilerLevel::full && is_of_pytorch(training.framework) &&
+      training.framework != Framework::torchtitan && !is_named("fuse_loss");
   const auto is_off = [&](std::string_view name) {
     if (compiles_loss_alone && (name == "fuse_loss" || name == "eager_loss")) return true;
-    return std::ranges::find(training.passes_off, name) != training.passes_off.end();
+    return is_named(name);
   };
   std::vector<Pass> chosen;
   for (const Pass& pass : training_list) {
