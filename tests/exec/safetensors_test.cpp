@@ -131,10 +131,6 @@ TEST_CASE("a written config.json is read as the same model", "[safetensors]") {
   for (const std::string& folder : golden_folders()) {
     INFO(folder);
     const Model model = load_model(folder, "/");
-    if (model.architecture == Architecture::mpt) {
-      CHECK_THROWS_AS(huggingface_config(model), NotSupportedYet);
-      continue;
-    }
     const Model back = read_huggingface(Fields(huggingface_config(model), "written"));
     CHECK(back.hidden == model.hidden);
     CHECK(back.embedding == model.embedding);
