@@ -1,5 +1,6 @@
-// Reads machines from JSON files, one per machine, and writes them. Reading is strict: an unknown
-// key or a block without a `source` is an error.
+// Reads machines from JSON files and writes them. Each machine has a file, which may name parts
+// (parts.h). Reading is strict: an unknown key is an error, and so is a block that has no `source`
+// once the parts are merged.
 #pragma once
 
 #include <optional>

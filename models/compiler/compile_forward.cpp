@@ -15,8 +15,8 @@ Compiled compile_forward(const Model& model, Plan plan, const DeviceFacts& devic
     graph = pass.run(std::move(graph), plan, device);
     verify(graph, pass.name);
   }
-  // The parameters are frozen after the passes, because some passes treat weights that are already
-  // frozen differently, such as those that adapters are added to.
+  // The parameters are frozen only after the passes, because the pass widen_weights would otherwise
+  // treat all of them like the weights that add_adapters freezes.
   for (Parameter& parameter : graph.parameters) parameter.trainable = false;
   plan.stage_of_unit.assign(graph.units.size(), 0);
   compiled.stages = lower(graph, plan, device);

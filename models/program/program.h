@@ -199,7 +199,7 @@ struct StatePiece {
 // Parameters whose gradients are reduced together, or that are frozen. They are contiguous in the
 // flat parameter, gradient and state buffers. If the bucket is sharded, `elements` is padded so
 // that the shard group cuts it into equal parts. A bucket with an owner is not sharded: only its
-// owners hold optimizer states for it and update it.
+// owners update it and hold its masters, moments and averages.
 struct Bucket {
   std::int64_t elements = 0;
   std::int64_t shard_elements = 0;  // elements of the local part, which one rank updates

@@ -1,4 +1,4 @@
-// Models how a training step allocates device memory, block by block.
+// Models allocators of device memory, which a modelled training step asks for blocks.
 #pragma once
 
 #include <cstdint>

@@ -105,7 +105,8 @@ BoundMaker::MeanTimes BoundMaker::mean_times(const Candidate& candidate) {
   return mean;
 }
 
-// Returns whether the bound depends on the single stages and not only on the mean over them.
+// Returns whether the lower bound of the step's time, for any partition into stages, depends on
+// each stage's time and not only on the mean over the stages.
 bool BoundMaker::depends_on_cut(const Candidate& candidate) {
   return candidate.pipeline > 1 && schedule_info(candidate.schedule).most_chunks == 1;
 }

@@ -59,8 +59,9 @@ struct UnitProfile {
   double weight_gradient_s = 0;  // seconds of weight gradients, which no earlier stage waits for
 };
 
-// Bytes that a stage saves from the forward to the backward of a micro-batch, and the temporary
-// memory of the body that needs most.
+// Bytes that a stage saves from the forward to the backward of a micro-batch (for Megatron without
+// the outputs of experts that it does not keep), and the temporary memory of the body that needs
+// most, apart from that of the step's end.
 struct StageBytes {
   std::int64_t kept = 0;
   std::int64_t task = 0, largest_task = 0;  // all of the temporary memory; the largest buffer in it

@@ -51,7 +51,8 @@ constexpr Variant packed_variants[] = {
     {{4, 1, 1}, packs},
 };
 
-// Returns lines with documents of 2 to 11 tokens, of which the second half is learned.
+// Returns lines with documents of 2 to 10 tokens. The first 1 to 5 are the prompt, and the rest, 1
+// to 5, is learned.
 std::string documents() {
   std::string lines;
   for (int i = 0; i < 24; ++i) {

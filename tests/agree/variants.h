@@ -99,8 +99,9 @@ struct Variant {
   Change change = nothing;
 };
 
-// Calls visit(model, plan) for the variants that have as many ranks as `world`, for two families or
-// for each of them in turn. Plans train by SGD, whose results can be compared closely.
+// Calls visit(model, plan) for the variants that have as many ranks as `world`. Each is visited for
+// both families if everything is tried (one_in.h), otherwise for one family, which alternates.
+// Plans train by SGD, whose results can be compared closely, unless the variant changes that.
 template <typename Visit>
 void for_each_variant(std::span<const Variant> variants, const World& world, const Visit& visit) {
   int turn = 0;

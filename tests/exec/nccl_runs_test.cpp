@@ -63,7 +63,8 @@ TEST_CASE("over NCCL a device trains as the CPU does, whatever the degrees", "[n
   const Model model = small_model("gpt");
   int met = 0, plans = 0;
   for (const Plan& each : small_plans(model)) {
-    // Recomputation is independent of communication, so plans with it are skipped.
+    // Recomputation only repeats operations and collectives that the other plans have too, so plans
+    // with it are skipped.
     if (each.parallelism.degrees().ranks() != world.size() ||
         each.training.recompute != Recompute::none)
       continue;

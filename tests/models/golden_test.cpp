@@ -272,8 +272,9 @@ class Interpreter {
       for (std::size_t e = 0; e < size; ++e) ranks[groups[i].second * size + e] = -1e9;
   }
 
-  // Chooses the k largest scores of a row one by one, and counts the slots of each expert that a
-  // sequence has taken.
+  // Chooses the experts with the k largest scores of a row one by one, in the groups that
+  // leave_other_groups() leaves. Counts how many times a sequence has chosen each expert, also
+  // those for which the expert has no slot.
   void route(const Node& node) {
     const Attributes& a = node.attributes;
     const Matrix& logits = in(node, 0);

@@ -1,5 +1,6 @@
-// Tests special cases of predictions: narrow heads of 64, the memory of hosts, parameters that
-// ranks share, and the machines that a constant applies to.
+// Tests special cases of predictions: heads of up to 64, a second gradient with and without ZeRO,
+// and the memory of hosts. Also tests the limits and names of tunable constants, and the machines
+// that they apply to.
 #include "sim/validate/tunable_constants.h"
 
 #include <set>

@@ -30,8 +30,9 @@ struct InteropTarget {
   // Returns the program and its arguments that each host runs in the folder of the exported files.
   // It has no words if a service starts the run.
   Launch (*launch)(const JobValues& job, const Settings& settings);
-  // Translates the names in the files to those of the rules, before the rules are applied. `given`
-  // holds the values of --set. Null if no translation is needed.
+  // Translates the names of the settings that were read from the framework's files to the names in
+  // rules(), before these rules are applied. `given` holds the values of --set. Null if no
+  // translation is needed.
   Settings (*translate)(Settings settings, const JobDraft& given) = nullptr;
   // Returns how the framework spells a name of the rules, for messages. Null if it spells names as
   // the rules do.

@@ -56,8 +56,9 @@ void warn_of_files(const Loader& loader, const Watch& watch) {
   for (const std::string& remark : loader.remarks()) watch.warn(remark);
 }
 
-// Sets documents_per_row from the documents in the data, so that predictions describe them, unless
-// the job sets it. Throws InputError if the documents are too short for a prediction.
+// If rows are packed from data files, sets documents_per_row from the documents in them, so that
+// predictions describe them, unless the job sets it. Throws InputError if the documents have fewer
+// than two tokens in the mean, which is too short for a prediction.
 void settle_documents(Job& job, Loader& loader, const Watch& watch) {
   std::optional<double>& documents = job.plan.training.documents_per_row;
   const std::optional<double> share = loader.document_share();

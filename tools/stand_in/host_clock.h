@@ -1,6 +1,6 @@
-// Has a clock of the host as if the script had the computer for itself. Time in which a thread was
-// ready but other programs had the cores does not count, so that a busy computer gives the same
-// times as a quiet one.
+// A clock of the host that runs as if the script had the computer for itself. Time in which its
+// threads were ready but waited for a core does not count, so that a busy computer gives about the
+// same times as a quiet one.
 #pragma once
 
 #include <cstdint>

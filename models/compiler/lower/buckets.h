@@ -49,8 +49,8 @@ struct BucketPlan {
   // The node of the graph after which all its gradients are complete, or -1 if it is not trained or
   // no node of this stage adds to its gradients.
   int ready_node = 0;
-  // If the bucket is reduced once a step in the body of a chunk: the number of that body and its
-  // last instruction that reduces the bucket. Otherwise -1.
+  // If the bucket is reduced once a step in the body of a chunk: the index of that body, and that
+  // of its last instruction that reduces the bucket. If not, reduced_by is -1.
   int reduced_in = -1, reduced_by = -1;
 };
 

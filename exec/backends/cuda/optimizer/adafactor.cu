@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(threads)
 }
 
 // A block sums columns_of_block columns. Each of its rows of threads takes every rows_of_threads-th
-// row of the part.
+// of the rows that the segment holds elements of.
 constexpr int columns_of_block = 32, rows_of_threads = threads / columns_of_block;
 
 template <typename G>

@@ -1,4 +1,5 @@
-// Reads and writes weights and optimizer states in every type in which they are stored.
+// Reads and writes weights and optimizer states in the types in which they are stored, except for
+// moments in blocks (adam_in_blocks.cu).
 #pragma once
 
 #include <cstdint>

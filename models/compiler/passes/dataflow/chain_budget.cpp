@@ -92,8 +92,9 @@ class Knapsack {
     return std::max(cost, least_positive());
   }
 
-  // Returns a choice within the tolerance of the least cost, of which `lower` is a lower bound. If
-  // the cheapest options fit, it returns them. Otherwise coarse grains first bound the least cost
+  // Returns a choice that costs at most 1 + chain_tolerance times the least cost. `lower` is a
+  // lower bound of the least cost. If the kept bytes of the cheapest options are within the budget,
+  // it returns these. Otherwise runs that count costs in coarse grains first bound the least cost
   // to within a factor of two, and one run with fine grains follows.
   Choice solve(double lower) const {
     Choice best = cheapest();

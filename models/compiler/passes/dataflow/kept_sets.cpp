@@ -95,11 +95,13 @@ void KeptSets::join_steps() {
   }
 }
 
-// Numbers the options. Each group has a bit, which is set if the group is repeated. A step that
-// makes several items (attention with its score matrix) has one more bit if the backward reads the
-// first item, and others with more than a sixteenth of its bytes. This bit is set if the first item
-// is kept although the step is repeated, so that the others are recomputed as late as possible.
-// Steps get such bits only while there are fewer than most_options options.
+// Numbers the options, which are bits of KeptSet::options. Each group that limit_options() leaves
+// has a bit, which is set if the group is repeated. A step that makes several items (attention with
+// its score matrix), and is not repeated in any case, has one more bit if the backward reads the
+// first item, and reads others that together have more than a sixteenth of the first one's bytes.
+// This bit is set if the first item is kept although the step is repeated, so that the others are
+// recomputed as late as possible. Steps get such bits only while there are fewer than most_options
+// options.
 void KeptSets::number_options() {
   for (int s = 0; s < static_cast<int>(problem_.steps.size()); ++s)
     if (group_of(s) == s) groups_.push_back(s);
