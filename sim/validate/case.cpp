@@ -104,14 +104,11 @@ StepCase case_of(const StepRow& row, const Machine& machine) {
     t.fp8_experts = true;
   // In Megatron-LM and its relatives, the loss of language models is one kernel. It neither
   // consists of several kernels, as in PyTorch, nor is it fused with the head, as this project's
-  // compiler does. torchtitan's loss consisted of several kernels even if blocks were compiled.
-  // Since April 2026 (ChunkedCELoss) torchtitan computes head and loss together, a part of the rows
-  // at a time, which is what fuse_loss does.
-  const bool is_chunked = t.framework == Framework::torchtitan &&
-                          t.compiler == CompilerLevel::full && result.job.cluster.stack >= "2026";
+  // compiler does. torchtitan's loss consisted of several kernels even if blocks were compiled. It
+  // has ChunkedCELoss since April 2026 only, and no stack of software begins there.
   const bool has_eager_loss = t.framework == Framework::torchtitan ||
                               (is_of_pytorch(t.framework) && t.compiler == CompilerLevel::none);
-  if (!value.contains("/training/passes_off"_json_pointer) && !is_chunked) {
+  if (!value.contains("/training/passes_off"_json_pointer)) {
     t.passes_off = {"fuse_loss"};
     if (!has_eager_loss) t.passes_off.emplace_back("eager_loss");
   }

@@ -1,5 +1,5 @@
 // Compares the prediction of a step with records of what frameworks did in it (tests/references).
-// Where predictions are wrong today, the bounds say by how much, so that a change is noticed.
+// A prediction that is wrong today has a bound that says by how much, so that a change is noticed.
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>

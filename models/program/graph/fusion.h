@@ -60,7 +60,7 @@ int fused_strips(const Fusion& fusion);
 
 // Returns the bytes of scratch memory that a CPU needs to run the operation, in addition to its
 // operands: sums of strips, and widened copies of 16-bit operands (models/program/graph/widen.h).
-// What a thread needs for a block that it runs alone (fused_block_bytes) is on its stack instead.
+// A thread that runs a block alone has the block's memory (fused_block_bytes) on its stack instead.
 std::int64_t scratch_bytes(const OpCall& call);
 
 constexpr std::int64_t fused_alignment = 64;

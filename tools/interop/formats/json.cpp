@@ -109,17 +109,17 @@ bool is_value_character(char c) {
          static_cast<unsigned char>(c) > ' ';
 }
 
-// Returns whether a word stands in a template for a value: CONFIG_MBSIZE, Group_SIZE. True and None
-// are Python's, and no JSON.
-bool is_placeholder(const std::string& word) {
+// Returns whether a word is the name of a value that a template leaves to its user, such as
+// CONFIG_MBSIZE or Group_SIZE. True and None are words of Python, so they are no such names.
+bool names_left_out_value(const std::string& word) {
   const auto is_capital = [](char c) { return std::isupper(static_cast<unsigned char>(c)) != 0; };
   return word.size() > 2 && is_capital(word[0]) &&
          (is_capital(word[1]) || word.find('_') != std::string::npos) &&
          std::ranges::all_of(word, is_shell_name_character);
 }
 
-// Returns a text of JSON whose placeholders have the values that `defines` gives them. Those
-// without a value become variables of that name: "$ZERO_STAGE".
+// Returns a text of JSON in which names of left-out values have the values that `defines` gives
+// them. Those without a value become variables of that name: "$ZERO_STAGE".
 std::string with_variables(const std::string& text, const std::string& file,
                            const std::map<std::string, std::string>& defines, bool& has_variables) {
   std::string all;
@@ -138,7 +138,7 @@ std::string with_variables(const std::string& text, const std::string& file,
     i = end;
     if (part.starts_with("$(")) {
       all += json(part).dump();
-    } else if (!is_placeholder(part)) {
+    } else if (!names_left_out_value(part)) {
       all += part;
     } else if (const auto given = defines.find(part); given != defines.end()) {
       all += json::accept(given->second) ? given->second : json(given->second).dump();

@@ -327,8 +327,8 @@ class ShellParser {
     }
   }
 
-  // Returns the end of a placeholder for the user's value, such as <path-to-data>, that begins at
-  // `at`, or 0 if none does.
+  // Returns the end of a word in angle brackets that the user replaces, such as <path-to-data>, if
+  // one begins at `at`, or 0.
   std::size_t filled_in(std::size_t at) const {
     std::size_t end = at + 1;
     while (end < text_.size() && (is_shell_name_character(text_[end]) || text_[end] == '-' ||
