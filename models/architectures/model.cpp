@@ -124,6 +124,9 @@ ModelSizes Model::sizes() const {
   if (captured) {
     sizes.captured = true;
     sizes.units = static_cast<int>(captured->units.size());
+    auto degree = sizes.tensor_degrees.begin(), of_sequence = sizes.sequence_degrees.begin();
+    for (const auto& each : captured->on_ranks)
+      *(each->sequence_parallel ? of_sequence++ : degree++) = each->tensor_degree;
     if (!captured->fixed_micro_batch.empty()) sizes.micro_batch = captured->micro_batch;
     sizes.precision = captured->precision;
     sizes.tokens_per_sample = captured->tokens_per_sample;

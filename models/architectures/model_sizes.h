@@ -2,6 +2,7 @@
 // built.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "models/core/dtype.h"
@@ -28,7 +29,10 @@ struct ModelSizes {
   bool can_pack = true;        // a decoder's lm head, and not from an ONNX file
   bool captured = false;       // its operations are not known
   int units = 0;               // of a captured model: what a pipeline can cut; 0: by layers
-  int micro_batch = 0;         // the only micro-batch that a captured model has; 0: any
+  // Of a captured model: in how many parts a tensor group can divide it, without and with sequence
+  // parallelism. The lists end with 0.
+  std::array<int, 8> tensor_degrees{}, sequence_degrees{};
+  int micro_batch = 0;                    // the only micro-batch that a captured model has; 0: any
   Precision precision = Precision::fp32;  // of a captured model
   int tokens_per_sample = 0;              // of a captured model; 0: it has no tokens
   bool can_predict_ahead = true;          // can_pack, RMSNorms, no position table

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "models/architectures/build_of_rank.h"
 #include "models/compiler/lower/lower.h"
 #include "models/compiler/partition/partition.h"
 #include "models/compiler/passes/dataflow/recomputed_groups.h"
@@ -75,7 +76,9 @@ class Compilation {
 
  private:
   Graph after_passes(const Plan& plan, const PassObserver& observe) const {
-    return run_passes(build_graph(model_, plan.training), plan, target_.device, observe);
+    const Parallelism& p = plan.parallelism;
+    return run_passes(build_graph_of_rank(model_, plan.training, p.tensor, p.sequence_parallel),
+                      plan, target_.device, observe);
   }
 
   const Model& model_;

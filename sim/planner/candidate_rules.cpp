@@ -13,6 +13,7 @@ namespace meshwright::sim {
 namespace {
 
 bool tensor_divides(int tensor, const ModelSizes& sizes) {
+  if (sizes.captured) return true;  // the capture says which degrees divide it
   for (const int size :
        {sizes.heads, sizes.kv_heads, sizes.hidden, sizes.ffn, sizes.shared_ffn, sizes.dense_ffn})
     if (size % tensor != 0) return false;
@@ -84,7 +85,7 @@ Ruling CandidateRules::against_placement(const Candidate& candidate) const {
 Ruling CandidateRules::against_kernels(const Candidate& candidate) const {
   const std::int64_t rows =
       std::int64_t{candidate.micro_batch} * open_.base.training.sequence_length / candidate.context;
-  if (candidate.sequence_parallel && rows % candidate.tensor != 0)
+  if (candidate.sequence_parallel && !open_.sizes.captured && rows % candidate.tensor != 0)
     return broken("", "sequence_parallel needs rows that tensor divides");
   return limit_against(candidate, {"parallelism.sequence_parallel", "parallelism.tensor_chunks",
                                    "training.compiler", "training.attention"});

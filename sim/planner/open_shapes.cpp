@@ -1,6 +1,7 @@
 // Lists the shapes of a space: degrees, how context groups exchange, and placements.
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 #include "models/compiler/plan/context_rules.h"
@@ -82,12 +83,25 @@ std::string_view known_word(std::string_view word, const std::vector<std::string
 
 }  // namespace
 
+namespace {
+
+// Returns the tensor degrees to look at, among those that divide the number of ranks.
+std::vector<int> tensor_degrees(const OpenKeys& open, const std::vector<int>& divisors) {
+  if (open.sizes.latent && open.base.parallelism.tensor_layout == TensorLayout::memory) return {1};
+  if (!open.sizes.captured) return divisors;
+  std::vector<int> captured{1};
+  std::ranges::copy_if(divisors, std::back_inserter(captured), [&](int degree) {
+    return std::ranges::count(open.sizes.tensor_degrees, degree) > 0;
+  });
+  return captured;
+}
+
+}  // namespace
+
 std::vector<Candidate> shapes_of(const OpenKeys& open) {
   const Parallelism& p = open.base.parallelism;
   const std::vector<int> degrees = divisors(open.ranks);
-  const bool is_cut =
-      !open.sizes.captured && (!open.sizes.latent || p.tensor_layout != TensorLayout::memory);
-  const std::vector<int> tensors = is_cut ? degrees : std::vector<int>{1};
+  const std::vector<int> tensors = tensor_degrees(open, degrees);
   std::vector<Candidate> found;
   for (const int pipeline : open.choices("parallelism.pipeline", p.pipeline, degrees))
     for (const int tensor : open.choices("parallelism.tensor", p.tensor, tensors))

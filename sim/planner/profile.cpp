@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "models/architectures/build_of_rank.h"
 #include "models/compiler/compile.h"
 #include "models/compiler/lower/lower.h"
 #include "models/compiler/passes/pass.h"
@@ -45,7 +46,8 @@ SmallModel lower_small(Model model, Plan plan, int layers, int stages = 1) {
   p.zero_stage = 0;
   plan.training.global_batch = std::int64_t{plan.training.micro_batch} * p.data;
   SmallModel small;
-  small.graph = run_passes(build_graph(model, plan.training), plan);
+  small.graph =
+      run_passes(build_graph_of_rank(model, plan.training, p.tensor, p.sequence_parallel), plan);
   int block = -1;
   for (const Unit& unit : small.graph.units) {
     if (unit.is_block) ++block;
@@ -429,8 +431,10 @@ std::vector<double> Profiles::measure_costs(const Candidate& candidate) const {
   const int few = first + 3 * period + last;
   if (few < model_.layers) model.layers = few + (model_.layers - few) % period;
   std::erase_if(model.dense_blocks, [&](int block) { return block >= model.layers; });
-  const Graph graph = run_passes(build_graph(model, plan.training), plan,
-                                 device_facts(cluster_, plan.training.precision));
+  const Parallelism& p = plan.parallelism;
+  const Graph graph =
+      run_passes(build_graph_of_rank(model, plan.training, p.tensor, p.sequence_parallel), plan,
+                 device_facts(cluster_, plan.training.precision));
   const std::vector<double> small = CostModel(cluster_, plan.training).unit_costs(graph);
   std::vector<double> costs;
   int block = 0;

@@ -38,6 +38,8 @@ LAYOUTS = {
     "zero_bubble": {"pipeline": 4, "data": 1, "schedule": "zero_bubble"},
     "zero_3": {"pipeline": 1, "data": 4, "zero_stage": 3},
     "recompute": {"pipeline": 2, "data": 2, "recompute": "full"},
+    "tensor": {"tensor": 2, "data": 2, "zero_stage": 1},
+    "sequence": {"pipeline": 2, "tensor": 2, "data": 1, "sequence_parallel": True, "recompute": "full"},
 }
 RESUMED_AS = {"pipeline": 1, "data": 4, "zero_stage": 1}
 
@@ -156,7 +158,7 @@ def train(name, layouts, steps):
         except ValueError as error:
             if mw.rank() == 0:
                 print("{:22} {:14} refused: {}".format(name, layout, str(error)[:200]), flush=True)
-            failed += not is_too_small(str(error))
+            failed += not (is_too_small(str(error)) or cannot_be_cut(str(error)))
             continue
         finally:
             if folder and mw.rank() == 0:
@@ -189,6 +191,11 @@ def is_chaotic(name, batches, alone, loss, norm):
 def is_too_small(error):
     """Whether a model was refused because it has fewer pieces than stages."""
     return "stages" in error
+
+
+def cannot_be_cut(error):
+    """Whether a model was refused because it has no linear layers that a tensor group can share."""
+    return "no linear layer can be cut" in error or "is not possible for this captured model" in error
 
 
 def on_ranks(name, layouts, steps, more=()):

@@ -237,8 +237,10 @@ PyObject* settle(PyObject* /*self*/, PyObject* arguments) {
 // Returns the units that are recomputed as a whole, as ranges of segments.
 json units_of(const ScriptRun& started) {
   json all = json::array();
-  for (const CapturedUnit& unit : started.settled().job.model.captured->units)
-    all.push_back({unit.begin, unit.end});
+  const Parallelism& p = started.settled().chosen.compiled.plan.parallelism;
+  const CapturedModel& rank =
+      of_rank(*started.settled().job.model.captured, p.tensor, p.sequence_parallel);
+  for (const CapturedUnit& unit : rank.units) all.push_back({unit.begin, unit.end});
   return all;
 }
 
@@ -292,11 +294,14 @@ std::string described(ScriptRun& started) {
   const Parallelism& p = plan.parallelism;
   const Training& t = plan.training;
   const json text = {{"pipeline", p.pipeline},
+                     {"tensor", p.tensor},
+                     {"sequence_parallel", p.tensor > 1 && p.sequence_parallel},
                      {"data", p.data},
                      {"zero_stage", p.zero_stage},
                      {"virtual_stages", p.virtual_stages},
                      {"stage", runtime.coordinates().pipeline},
                      {"replica", runtime.coordinates().rdp},
+                     {"tensor_rank", runtime.coordinates().tensor},
                      {"micro_batch", t.micro_batch},
                      {"micro_batches", runtime.program().micro_batches},
                      {"global_batch", t.global_batch},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "models/architectures/build_of_rank.h"
 #include "models/core/error.h"
 #include "sim/planner/search_until_fits.h"
 #include "sim/predict/goodput.h"
@@ -194,8 +195,10 @@ Chosen plan_with_programs(const Job& job, const MachineLoader& load, std::vector
   Compiled& compiled = chosen.compiled;
   compiled.plan = given_plan(job, load, chosen);
   const Training& training = compiled.plan.training;
-  compiled.graph = run_passes(build_graph(job.model, training), compiled.plan,
-                              device_facts(chosen.cluster, training.precision));
+  const Parallelism& p = compiled.plan.parallelism;
+  compiled.graph =
+      run_passes(build_graph_of_rank(job.model, training, p.tensor, p.sequence_parallel),
+                 compiled.plan, device_facts(chosen.cluster, training.precision));
   chosen.framework = framework_use(job.model, training, chosen.cluster);
   take_programs(chosen, std::move(programs), where);
   return chosen;

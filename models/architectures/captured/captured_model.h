@@ -4,17 +4,20 @@
 // run and the sizes of the tensors that they pass on. docs/own-model.md describes the file.
 //
 // The forward pass is a list of segments instead of operations, so that any module can be captured,
-// whatever it computes. The price is that tensor, context and expert parallelism are impossible,
-// because they need known operations.
+// whatever it computes. The price is that context and expert parallelism are impossible, because
+// they need known operations. For tensor parallelism, the capture itself divides the linear layers
+// that it can, and the file has the segments of one rank for each degree.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "models/core/dtype.h"
 #include "models/core/fields.h"
+#include "models/program/graph/op.h"
 #include "models/program/graph/op_table.h"
 #include "models/program/graph/tensor_type.h"
 
@@ -50,6 +53,7 @@ struct CapturedParameter {
 struct CapturedTensor {
   Scaled bytes;
   bool has_gradient = false;
+  bool is_exchanged = false;   // between the ranks of a tensor group
   std::optional<Dtype> dtype;  // of its elements, or of their parts if they are complex
   int maker = -1;              // number of the segment that makes it
 };
@@ -72,9 +76,13 @@ struct SegmentKind {
   CapturedWork eager, compiled;
 };
 
+// Describes a part of the work between two cuts, or an exchange between the ranks of a tensor
+// group, which reads one tensor and makes one.
 struct CapturedSegment {
   std::string module;  // "" if it belongs to none
-  int kind = 0;
+  int kind = -1;       // -1: an exchange
+  std::optional<Op> exchange;
+  bool gradient_is_whole = false;       // of Op::sequence_gather
   std::vector<int> inputs, parameters;  // the parameters include buffers
   std::vector<int> reads, makes;        // tensors; a segment that only writes a buffer makes none
   std::vector<int> saves;               // those of `reads` and `makes` that the backward pass reads
@@ -86,6 +94,13 @@ struct CapturedUnit {
   std::string path;
   int begin = 0, end = 0;  // segments from `begin` to before `end`
   bool is_block = false;
+};
+
+// Says that each rank of a tensor group has its share of each of the parts of an axis of a
+// parameter.
+struct CapturedCut {
+  int parameter = 0, axis = 0;
+  std::vector<std::int64_t> parts;
 };
 
 struct CapturedModel {
@@ -102,7 +117,20 @@ struct CapturedModel {
   std::vector<CapturedUnit> units;
   int loss = -1;     // number of the tensor
   std::string hash;  // of the names and shapes of its weights
+
+  // The same model as one rank of a tensor group runs it, for each degree that was captured.
+  std::vector<std::shared_ptr<const CapturedModel>> on_ranks;
+  // The following describe such a rank. `summed` are whole parameters of whose gradient each rank
+  // has a summand.
+  int tensor_degree = 1;
+  bool sequence_parallel = false;
+  std::vector<CapturedCut> cuts;
+  std::vector<int> summed;
 };
+
+// Returns what one of `tensor` ranks runs of a model. Throws InputError if the model was not
+// captured for this degree.
+const CapturedModel& of_rank(const CapturedModel& model, int tensor, bool sequence_parallel);
 
 // Returns the model that the content of an `own.model.json` describes. Throws InputError, which
 // names the file and the key, if it is wrong.

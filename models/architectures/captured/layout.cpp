@@ -35,6 +35,9 @@ class CapturedLayout {
     graph_.sequence_length = training.sequence_length;
     graph_.precision = training.precision;
     graph_.compiler = training.compiler;
+    graph_.tensor_degree = from_.tensor_degree;
+    if (from_.tensor_degree > 1)
+      graph_.held = Held::columns;  // what crosses may be a part of a rank
     made_.assign(from_.tensors.size(), -1);
     parameters_.assign(from_.parameters.size(), -1);
   }
@@ -72,10 +75,12 @@ class CapturedLayout {
   TensorType type_of(int index) const {
     const double bytes = tensor(index).bytes.of(samples_);
     if (index == from_.loss) return {Shape{1}, dtype_};
-    if (!tensor(index).has_gradient) return memory(bytes);
+    const bool is_exchanged = tensor(index).is_exchanged;
+    if (!tensor(index).has_gradient && !is_exchanged) return memory(bytes);
     const Dtype dtype = tensor(index).dtype.value_or(dtype_);
     const double size = static_cast<double>(bytes_of(dtype));
-    return {Shape{static_cast<std::int64_t>(std::ceil(bytes / size))}, dtype};
+    const auto elements = static_cast<std::int64_t>(std::ceil(bytes / size));
+    return {is_exchanged ? Shape{elements, 1} : Shape{elements}, dtype};
   }
 
   int module(const std::string& path) {
@@ -97,7 +102,19 @@ class CapturedLayout {
     p.trainable = from.trainable;
     p.counted = from.counted;
     p.decay = from.decays.value_or(from.shape.rank >= 2);
+    divide(index, p);
     return tensor = graph_.add_parameter(std::move(p));
+  }
+
+  // Cuts a parameter as the ranks of a tensor group share it.
+  void divide(int index, Parameter& p) const {
+    p.partial_over_tensor = std::ranges::count(from_.summed, index) > 0;
+    for (const CapturedCut& cut : from_.cuts) {
+      if (cut.parameter != index) continue;
+      p.cut = {cut.axis, cut.parts};
+      p.is_cut = true;
+      p.shape[cut.axis] /= from_.tensor_degree;
+    }
   }
 
   std::vector<Kernel> kernels(const std::vector<CapturedKernel>& from, bool backward) const {
@@ -124,8 +141,17 @@ class CapturedLayout {
     return flops;
   }
 
+  void exchange(const CapturedSegment& from) {
+    Attributes a = attributes();
+    a.tensor_degree = from_.tensor_degree;
+    a.gradient_is_whole = from.gradient_is_whole;
+    made_[static_cast<std::size_t>(from.makes[0])] =
+        graph_.output(graph_.add(*from.exchange, module(from.module), {made(from.reads[0])}, a));
+  }
+
   void add(int number) {
     const CapturedSegment& from = from_.segments[static_cast<std::size_t>(number)];
+    if (from.exchange) return exchange(from);
     const SegmentKind& kind = from_.kinds[static_cast<std::size_t>(from.kind)];
     const CapturedWork& work =
         training_.compiler == CompilerLevel::none ? kind.eager : kind.compiled;
@@ -191,6 +217,8 @@ class CapturedLayout {
 }  // namespace
 
 CapturedModel without_kept_by_torch(CapturedModel model) {
+  for (auto& each : model.on_ranks)
+    each = std::make_shared<const CapturedModel>(without_kept_by_torch(*each));
   for (SegmentKind& kind : model.kinds)
     for (CapturedWork* work : {&kind.eager, &kind.compiled})
       work->saved = work->forward_workspace = work->backward_workspace = {};

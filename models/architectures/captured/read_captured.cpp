@@ -18,6 +18,7 @@ using nlohmann::json;
 
 constexpr int format = 1;
 constexpr std::size_t most_items = 1'000'000;  // entries of one list
+constexpr std::size_t most_degrees = 8;        // of tensor groups
 
 class CapturedReader {
  public:
@@ -36,7 +37,30 @@ class CapturedReader {
     to_.loss = fields_.required<int>("loss");
     check_loss();
     freeze_what_is_not_learned();
+    if (fields_.has("tensor_parallel"))
+      for (Fields& each : list("tensor_parallel")) read_rank(each);
     fields_.done();
+  }
+
+  // Reads what one rank of a tensor group runs of the model `whole`.
+  void read_of_rank(const CapturedModel& whole, std::size_t parameters) {
+    to_ = whole;
+    to_.on_ranks.clear();
+    to_.tensors.clear();
+    to_.kinds.clear();
+    to_.segments.clear();
+    parameters_ = parameters;
+    to_.tensor_degree = number(fields_, "degree", 2, 1 << 16);
+    to_.sequence_parallel = fields_.optional<bool>("sequence_parallel", false);
+    for (Fields& each : list("cuts")) read_cut(each);
+    to_.summed = indices(fields_, "summed", parameters_, "parameter");
+    for (Fields& each : list("tensors")) read_tensor(each);
+    for (Fields& each : list("kinds")) read_kind(each);
+    for (Fields& each : list("segments")) read_segment(each);
+    to_.loss = fields_.required<int>("loss");
+    check_loss();
+    fields_.done();
+    to_.units = units_of(to_);
   }
 
  private:
@@ -63,6 +87,49 @@ class CapturedReader {
     to_.fixed_micro_batch = fields_.optional<std::string>("fixed_micro_batch", "");
     if (fields_.has("tokens_per_sample"))
       to_.tokens_per_sample = number(fields_, "tokens_per_sample", 0, 1 << 24);
+  }
+
+  void read_rank(Fields& fields) {
+    auto rank = std::make_shared<CapturedModel>();
+    CapturedReader(fields, *rank).read_of_rank(to_, parameters_);
+    const auto same = [&](const auto& each) {
+      return each->tensor_degree == rank->tensor_degree &&
+             each->sequence_parallel == rank->sequence_parallel;
+    };
+    if (std::ranges::any_of(to_.on_ranks, same))
+      fields.fail("degree", std::to_string(rank->tensor_degree) + " is there twice");
+    if (to_.on_ranks.size() >= 2 * most_degrees)
+      fields.fail("degree", "the file has more than " + std::to_string(most_degrees) + " degrees");
+    to_.on_ranks.push_back(std::move(rank));
+  }
+
+  void read_cut(Fields& fields) {
+    CapturedCut cut;
+    cut.parameter = number(fields, "parameter", 0, static_cast<int>(parameters_) - 1);
+    const Shape& shape = to_.parameters[static_cast<std::size_t>(cut.parameter)].shape;
+    cut.axis = number(fields, "axis", 0, shape.rank - 1);
+    std::int64_t sum = 0;
+    for (const auto part : fields.required<std::vector<std::int64_t>>("parts")) {
+      if (part < 1 || part % to_.tensor_degree != 0)
+        fields.fail("parts", std::to_string(part) + " is not a multiple of degree " +
+                                 std::to_string(to_.tensor_degree));
+      sum += part;
+      cut.parts.push_back(part);
+    }
+    if (sum != shape[cut.axis]) fields.fail("parts", "do not add up to the size of the axis");
+    fields.done();
+    to_.cuts.push_back(std::move(cut));
+  }
+
+  // Reads which exchange a segment is, if it is one.
+  static std::optional<Op> read_exchange(Fields& fields) {
+    if (!fields.has("collective")) return std::nullopt;
+    constexpr Op known[] = {Op::tensor_copy, Op::tensor_reduce, Op::sequence_gather,
+                            Op::sequence_scatter, Op::sequence_slice};
+    std::vector<std::string> words;
+    for (const Op op : known) words.emplace_back(info(op).name);
+    return known[choose(fields, "collective", "collective",
+                        fields.required<std::string>("collective"), words)];
   }
 
   static int number(Fields& fields, std::string_view key, int least, int most) {
@@ -264,7 +331,10 @@ class CapturedReader {
   void read_segment(Fields& fields) {
     CapturedSegment segment;
     segment.module = fields.optional<std::string>("module", "");
-    segment.kind = number(fields, "kind", 0, std::max(0, static_cast<int>(to_.kinds.size()) - 1));
+    segment.exchange = read_exchange(fields);
+    segment.gradient_is_whole = fields.optional<bool>("gradient_is_whole", false);
+    if (!segment.exchange)
+      segment.kind = number(fields, "kind", 0, std::max(0, static_cast<int>(to_.kinds.size()) - 1));
     segment.inputs = indices(fields, "inputs", to_.inputs.size(), "input");
     segment.parameters = indices(fields, "parameters", parameters_, "parameter");
     for (const int buffer :
@@ -287,8 +357,19 @@ class CapturedReader {
           0)
         fields.fail("saves",
                     "the segment neither reads nor makes tensor " + std::to_string(tensor));
+    if (segment.exchange) check_exchange(fields, segment);
     fields.done();
     to_.segments.push_back(std::move(segment));
+  }
+
+  void check_exchange(const Fields& fields, const CapturedSegment& segment) {
+    if (to_.tensor_degree == 1)
+      fields.fail("collective", "is for the segments of `tensor_parallel`");
+    if (segment.reads.size() != 1 || segment.makes.size() != 1 || !segment.parameters.empty() ||
+        !segment.inputs.empty())
+      fields.fail("collective", "an exchange reads one tensor and makes one, and nothing else");
+    for (const int tensor : {segment.reads[0], segment.makes[0]})
+      to_.tensors[static_cast<std::size_t>(tensor)].is_exchanged = true;
   }
 
   int maker(int tensor) const { return to_.tensors[static_cast<std::size_t>(tensor)].maker; }

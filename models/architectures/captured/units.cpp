@@ -42,9 +42,7 @@ class UnitMaker {
  public:
   explicit UnitMaker(const CapturedModel& model) : model_(model), sums_(1, 0.0) {
     for (const CapturedSegment& segment : model.segments) {
-      const CapturedWork& work = model.kinds[static_cast<std::size_t>(segment.kind)].eager;
-      sums_.push_back(sums_.back() + work_of(work.forward, model.micro_batch) +
-                      work_of(work.backward, model.micro_batch));
+      sums_.push_back(sums_.back() + work_of(segment));
     }
     last_reader_.assign(model.tensors.size(), -1);
     for (int i = 0; i < segments(); ++i)
@@ -64,6 +62,12 @@ class UnitMaker {
   }
 
  private:
+  double work_of(const CapturedSegment& segment) const {
+    if (segment.exchange) return 0;
+    const CapturedWork& work = model_.kinds[static_cast<std::size_t>(segment.kind)].eager;
+    return architectures::work_of(work.forward, model_.micro_batch) +
+           architectures::work_of(work.backward, model_.micro_batch);
+  }
   int segments() const { return static_cast<int>(model_.segments.size()); }
   const CapturedSegment& segment(int i) const {
     return model_.segments[static_cast<std::size_t>(i)];
@@ -75,6 +79,7 @@ class UnitMaker {
   // Returns whether the segment belongs to the block, or has no block of its own and is between
   // segments of this block. An addition in a function of the model is such a segment.
   bool belongs(int i, const std::string& block) const {
+    if (!may_begin(i)) return true;
     const std::string own = block_of(segment(i).module);
     if (own == block) return true;
     if (block.empty() || !own.empty()) return false;
@@ -84,6 +89,10 @@ class UnitMaker {
     }
     return false;
   }
+
+  // Returns whether a unit may begin with the segment. A reduction overwrites its input, so a unit
+  // that is recomputed would not find it.
+  bool may_begin(int i) const { return segment(i).exchange != Op::tensor_reduce; }
 
   // Returns the bytes of the tensors that segments before `place` make and segments from `place` on
   // read.
@@ -96,16 +105,18 @@ class UnitMaker {
   }
 
   // Returns the segment before which a unit is divided: the one where the fewest bytes cross. If no
-  // place has enough work on each side, the sides differ least.
+  // place has enough work on each side, the sides differ least. Returns -1 if a unit may begin
+  // nowhere.
   int place_to_divide(int begin, int end) const {
     const double all = work(begin, end);
-    int best = -1, most_even = begin + 1;
+    int best = -1, most_even = -1;
     double least = 0;
     const auto larger_side = [&](int place) {
       return std::max(work(begin, place), work(place, end));
     };
     for (int place = begin + 1; place < end; ++place) {
-      if (larger_side(place) < larger_side(most_even)) most_even = place;
+      if (!may_begin(place)) continue;
+      if (most_even < 0 || larger_side(place) < larger_side(most_even)) most_even = place;
       if (larger_side(place) > (1 - smaller_side) * all) continue;
       const double bytes = crossing(place);
       if (best >= 0 && bytes >= least) continue;
@@ -121,6 +132,7 @@ class UnitMaker {
       return;
     }
     const int place = place_to_divide(unit.begin, unit.end);
+    if (place < 0) return units_.push_back(unit);
     divide({unit.path, unit.begin, place, unit.is_block});
     divide({unit.path, place, unit.end, unit.is_block});
   }

@@ -38,6 +38,7 @@ Ruling check_batch(const Plan& plan, const ModelSizes&) {
 }
 
 Ruling check_tensor(const Plan& plan, const ModelSizes& model) {
+  if (model.captured) return {};  // the capture says which degrees divide it
   const int tensor = plan.parallelism.tensor;
   const std::pair<const char*, int> sizes[] = {{"heads", model.heads},
                                                {"kv_heads", model.kv_heads},
@@ -61,7 +62,8 @@ Ruling check_tensor(const Plan& plan, const ModelSizes& model) {
 
 // Checks what a tensor group shares besides the weights of matmuls: the sequences of a batch, or
 // the rows of activations.
-Ruling check_tensor_shares(const Plan& plan, const ModelSizes&) {
+Ruling check_tensor_shares(const Plan& plan, const ModelSizes& model) {
+  if (model.captured) return {};
   const Parallelism& p = plan.parallelism;
   const int micro_batch = plan.training.micro_batch,
             length = plan.training.sequence_length / p.context;

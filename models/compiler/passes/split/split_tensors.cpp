@@ -324,7 +324,7 @@ class BlockSplitter : public Splitter {
 
 Graph split_tensors(Graph graph, const Plan& plan) {
   const Parallelism& p = plan.parallelism;
-  if (p.tensor == 1) return graph;
+  if (p.tensor == graph.tensor_degree) return graph;  // a captured model is laid out for its rank
   if (p.tensor_layout == TensorLayout::memory)
     return hidden_splitter(graph, p.tensor, p.tensor_batch_own)->run();
   return BlockSplitter(graph, p).run();

@@ -16,6 +16,7 @@ from .capturing import CapturedModel
 from .document import PRECISIONS, value_at
 from .errors import ON_META, explained
 from .scripts import alone
+from .showing import print_cuts
 
 
 def _loaded(path: str) -> Any:
@@ -96,6 +97,13 @@ def _axes(texts: Optional[List[str]]) -> Any:
     return axes
 
 
+def _degrees(text: str) -> List[int]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if any(not word.isdigit() or int(word) < 2 for word in words) or len(words) > 8:
+        raise CaptureError("--tensor {}: up to eight numbers from 2 on are expected, such as 2,4,8".format(text))
+    return sorted({int(word) for word in words})
+
+
 def _summary(captured: CapturedModel, path: str) -> str:
     document = captured.document
     elements = sum(_product(each["shape"]) for each in document["parameters"])
@@ -141,6 +149,10 @@ def _parser() -> argparse.ArgumentParser:
     words.add_argument("--batch-axis", nargs="+", metavar="INPUT=AXIS",
                        help="where the samples lie, if not on the first axis of all inputs")
     words.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="whose kernels; default: cuda")
+    words.add_argument("--tensor", default="", metavar="N,...",
+                       help="degrees of tensor parallelism that a plan may have; linear layers are cut where that changes "
+                            "no result")
+    words.add_argument("--show", action="store_true", help="list which modules are cut for --tensor, and why others are not")
     words.add_argument("--batch", type=int, default=1, metavar="N", help="with --transformers: samples; default: 1")
     words.add_argument("--sequence-length", type=int, metavar="N", help="with --transformers: tokens of a sample")
     words.add_argument("--attention", choices=("eager", "sdpa"), help="with --transformers: attn_implementation")
@@ -180,11 +192,13 @@ def main(words: Optional[List[str]] = None) -> int:
             captured = capture(model, example, loss=loss, name=options.name, source=options.target,
                                precision=options.precision, batch_axes=_axes(options.batch_axis),
                                device=options.device)
+        whole = captured.add_tensor_degrees(_degrees(options.tensor))
         captured.save(options.output)
     except (CaptureError, OSError) as error:
         print("error: {}".format(error), file=sys.stderr)
         return 2
     print(_summary(captured, options.output))
+    print_cuts(captured, whole, options.show)
     return 0
 
 

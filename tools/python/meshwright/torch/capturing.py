@@ -6,12 +6,13 @@ import contextlib
 import json
 import os
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
 from . import document as documents
 from .account import Account, same_course
+from .dividing import Divided, divided
 from .document import PRECISIONS, Pairs, dtype_name
 from .errors import CaptureError
 from .exporting import Program, Step, batch_of, exported, flat_program
@@ -35,6 +36,7 @@ class _Exported(NamedTuple):
     name: str
     source: str
     device: str
+    divided: Optional[Divided] = None   # of one rank of a tensor group
 
 
 class CapturedModel:
@@ -75,6 +77,62 @@ class CapturedModel:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _captured(self._exported._replace(device=device))
+
+    def on_tensor_ranks(self, degree: int, by_sequence: bool = False) -> "CapturedModel":
+        """What one of `degree` ranks of a tensor group runs; `by_sequence`: with sequence parallelism.
+
+        Raises CaptureError where no linear layer can be cut, or the step cannot be divided at its exchanges.
+        """
+        known = self._exported
+        trained = {value for value, each in known.given.items() if each.trained}
+        shapes = {value: each.shape for value, each in known.given.items()}
+        found = divided(known.program, degree, self.indices["parameter"], trained, shapes, by_sequence)
+        if found is None:
+            raise CaptureError("tensor parallelism: no linear layer can be cut in {}".format(degree))
+        given = dict(known.given)
+        for value, cut in found.cuts.items():
+            shape = tuple(size // degree if axis == cut.axis else size for axis, size in enumerate(given[value].shape))
+            given[value] = given[value]._replace(shape=shape, stride=torch.empty(shape, device="meta").stride())
+        place = {call.result: number for number, call in enumerate(found.program.calls)}
+        decided = {place[known.program.calls[number].result]: each for number, each in known.decided.items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _captured(known._replace(program=found.program, given=given, decided=decided, divided=found))
+
+    def add_tensor_degrees(self, degrees: Sequence[int]) -> Dict[str, str]:
+        """Adds to the document what ranks of tensor groups run; returns why some layers stay whole, by their kind."""
+        entries: List[Dict[str, Any]] = []
+        whole: Dict[str, str] = {}
+        for degree in degrees:
+            for by_sequence in (False, True):
+                try:
+                    rank = self.on_tensor_ranks(degree, by_sequence)
+                except CaptureError as error:
+                    whole["tensor {}{}".format(degree, " with sequence parallelism" if by_sequence else "")] = str(error)
+                    continue
+                entries.append(rank.as_entry(degree, by_sequence))
+                whole.update(rank._exported.divided.whole)  # type: ignore[union-attr]
+        if entries:
+            self.document["tensor_parallel"] = entries
+        return whole
+
+    @property
+    def cuts(self) -> List[Dict[str, Any]]:
+        """Of one rank of a tensor group: how its parameters are cut, as the document says it."""
+        found, number = self._exported.divided, self.indices["parameter"]
+        cuts = {} if found is None else {
+            number[value]: {"parameter": number[value], "axis": cut.axis, "parts": list(cut.parts)}
+            for value, cut in found.cuts.items()}
+        return [cuts[each] for each in sorted(cuts)]
+
+    def as_entry(self, degree: int, by_sequence: bool) -> Dict[str, Any]:
+        """The entry of the list `tensor_parallel` for these ranks."""
+        found, number = self._exported.divided, self.indices["parameter"]
+        assert found is not None
+        entry: Dict[str, Any] = {"degree": degree, "sequence_parallel": by_sequence,
+                                 "cuts": self.cuts,
+                                 "summed": sorted({number[value] for value in found.summed})}
+        return dict(entry, **{key: self.document[key] for key in ("tensors", "loss", "segments", "kinds")})
 
     def save(self, path: Any) -> None:
         """Writes the document to a file. Nothing is left at `path` if that fails."""

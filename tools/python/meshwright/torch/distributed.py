@@ -32,9 +32,12 @@ from . import handed_over, torchrun
 from .beside import load_beside, read_weights, save_beside, saved_step, write_weights
 from .batches import Shard, micro_batches_of, samples_of
 from .capturing import CapturedModel, capture
+from .degrees import place_of, ranks_of_a_replica, tensor_degrees
 from .document import PRECISIONS
+from .errors import CaptureError
 from .exporting import Example, Step
 from .materializing import Materialized, delay_param_initialization
+from .on_tensor_ranks import set_rank
 from .optimizers import OnShards, plain_settings, states_of, word_of
 from .segment_runner import Memory, ParameterSpec, SegmentRunner, exact_type, handed_values, seed_of, stream_of
 from .tables import Tables
@@ -172,15 +175,14 @@ def _data_degree() -> int:
         return int(world.model.info["data"])
     given = world.job.get("parallelism", {})
     if isinstance(given, Mapping):
-        pipeline = given.get("pipeline", 1)
-        data = given.get("data", "auto")
+        each, data = ranks_of_a_replica(given), given.get("data", "auto")
         if isinstance(data, int):
             return data
-        if isinstance(pipeline, int) and world.size % pipeline:
-            raise RuntimeError("parallelism.pipeline is {}, and the number of ranks is {}; start a multiple of {}".format(
-                pipeline, world.size, pipeline))
-        if isinstance(pipeline, int):
-            return world.size // pipeline
+        if each is not None and world.size % each:
+            raise RuntimeError("parallelism.pipeline x tensor is {}, and the number of ranks is {}; start a multiple of "
+                               "{}".format(each, world.size, each))
+        if each is not None:
+            return world.size // each
     raise RuntimeError("the data degree is the planner's choice, which is made at the first step; give parallelism.data, "
                        "or start the script with `meshwright launch`, which plans before it starts")
 
@@ -200,7 +202,7 @@ def dp_rank() -> int:
 
 def pp_size() -> int:
     """The number of pipeline stages."""
-    return _here().size // _data_degree()
+    return _here().size // (_data_degree() * tp_size())
 
 
 def pp_rank() -> int:
@@ -213,24 +215,23 @@ def pp_rank() -> int:
 
 def _place(world: _World) -> Tuple[int, int]:
     """(stage, replica) of this rank by the job's placement, before the plan is settled."""
-    data = _data_degree()
-    parallelism = world.job.get("parallelism", {})
-    placement = parallelism.get("placement", "PDT") if isinstance(parallelism, Mapping) else "PDT"
-    order = {"cluster": "DPT", "spread": "TPD"}.get(placement, placement)
-    if order.index("P") < order.index("D"):   # replicas of a stage are neighbours
-        return world.rank // data, world.rank % data
-    stages = world.size // data
-    return world.rank % stages, world.rank // stages
+    return place_of(world.rank, _data_degree(), world.size, world.job.get("parallelism", {}))
 
 
 def tp_size() -> int:
-    """The tensor degree: 1, because operations of a captured model are not divided."""
-    return 1
+    """The number of ranks that share each linear layer that is cut."""
+    world = _here()
+    if world.model is not None and world.model.info is not None:
+        return int(world.model.info["tensor"])
+    parallelism = world.job.get("parallelism", {})
+    tensor = parallelism.get("tensor", 1) if isinstance(parallelism, Mapping) else 1
+    return tensor if isinstance(tensor, int) else 1
 
 
 def tp_rank() -> int:
-    """This rank's place in its tensor group: 0."""
-    return 0
+    """This rank's place in its tensor group, once the plan is settled; before, 0."""
+    world = _here()
+    return int(world.model.info["tensor_rank"]) if world.model is not None and world.model.info is not None else 0
 
 
 def gathered(value: float) -> List[float]:
@@ -380,9 +381,15 @@ class DistributedModel:
         if local_rank() == 0:
             shutil.rmtree(os.path.dirname(path), ignore_errors=True)
         self._check_written(captured)
-        tables = Tables(captured.document, captured.program, captured.trace, captured.division,
-                        captured.trace_at(self.info["micro_batch"]), captured.indices, captured.generators)
-        specs = [ParameterSpec(self._shapes[each["name"]], getattr(torch, each["dtype"]), each["trainable"])
+        set_rank(self.info["tensor_rank"])
+        self._of_rank = captured
+        if self.info["tensor"] > 1:
+            self._of_rank = captured.on_tensor_ranks(self.info["tensor"], self.info["sequence_parallel"])
+        own_rank = self._of_rank
+        tables = Tables(own_rank.document, own_rank.program, own_rank.trace, own_rank.division,
+                        own_rank.trace_at(self.info["micro_batch"]), own_rank.indices, own_rank.generators)
+        self._local_shapes = self._shapes_of_rank()
+        specs = [ParameterSpec(self._local_shapes[each["name"]], getattr(torch, each["dtype"]), each["trainable"])
                  for each in captured.document["parameters"]]
         self._hand_over()
         memory = Memory(world.runtime.memory, self.info["on_gpu"])
@@ -392,6 +399,14 @@ class DistributedModel:
                                              [own.get(each["name"]) for each in self.info["parameters"]], memory.elements)
         if self._resume is not None:
             self._load(self._resume)
+
+    def _shapes_of_rank(self) -> Dict[str, torch.Size]:
+        """The shapes of this rank's parts of the parameters, by name."""
+        shapes = {each["name"]: list(self._shapes[each["name"]]) for each in self.captured.document["parameters"]}
+        names = self.captured.document["parameters"]
+        for cut in self._of_rank.cuts:
+            shapes[names[cut["parameter"]]["name"]][cut["axis"]] //= self.info["tensor"]
+        return {name: torch.Size(shape) for name, shape in shapes.items()}
 
     def _settled(self, captured: CapturedModel, batch: Any) -> Tuple[str, str]:
         """The settled run, and where this host has the captured model that it names."""
@@ -417,9 +432,15 @@ class DistributedModel:
         if _is_hollow(self.module):
             example = pytree.tree_map(lambda each: each.to("meta") if isinstance(each, torch.Tensor) else each, example)
         wanted = _here().job.get("training", {}).get("precision")
+        parallelism = _here().job.get("parallelism", {})
         with self._only_trained(example):
-            return capture(self.module, example, loss=self._loss, batch_axes=self._axes, precision=wanted,
-                           device="cuda" if torch.cuda.is_available() else "cpu")
+            captured = capture(self.module, example, loss=self._loss, batch_axes=self._axes, precision=wanted,
+                               device="cuda" if torch.cuda.is_available() else "cpu")
+        degrees = tensor_degrees(parallelism, None if handed_over.is_capturing() else _here().size)
+        stays_whole = captured.add_tensor_degrees(degrees)
+        if isinstance(parallelism, Mapping) and "tensor {}".format(parallelism.get("tensor")) in stays_whole:
+            raise CaptureError("DistributedModel.step: " + stays_whole["tensor {}".format(parallelism["tensor"])])
+        return captured
 
     @contextlib.contextmanager
     def _only_trained(self, example: Any) -> Iterator[None]:
@@ -524,14 +545,14 @@ class DistributedModel:
         assert info is not None
         memory = Memory(world.runtime.memory, info["on_gpu"])
         addresses = {each["name"]: each["address"] for each in info["parameters"]}
-        lists = [segment["parameters"] for segment in self.captured.document["segments"]]
+        lists = [segment["parameters"] for segment in self._of_rank.document["segments"]]
         used = {self.captured.document["parameters"][index]["name"] for each in lists for index in each}
         for entry, parameter in zip(self.captured.document["parameters"], self._parameters):
             address = addresses.get(entry["name"], 0)
             if parameter.is_meta:
                 continue
             if address and parameter.dtype == self._storage:
-                parameter.data = memory.tensor(address, self._shapes[entry["name"]], self._storage)
+                parameter.data = memory.tensor(address, self._local_shapes[entry["name"]], self._storage)
             elif entry["name"] in used:
                 parameter.data = torch.empty(0, dtype=parameter.dtype)
 
@@ -588,7 +609,7 @@ class DistributedModel:
         if _here().job.get("training", {}).get("precision"):
             tensors = [each.to(self._storage) if each.is_floating_point() else each for each in tensors]
         names = dict(zip(self._names, tensors))
-        return {value.value: names[value.name] for value in self.captured.program.sources if value.kind == "input"}
+        return {value.value: names[value.name] for value in self._of_rank.program.sources if value.kind == "input"}
 
     def trace(self, path: "os.PathLike[str] | str") -> None:
         """Writes the timeline of the next step of all ranks to a file, which `explain --measured` reads."""
@@ -782,8 +803,8 @@ def _data_degree_of(job: Mapping[str, Any], world: _World) -> int:
     data = parallelism.get("data", "auto") if isinstance(parallelism, Mapping) else "auto"
     if isinstance(data, int):
         return data
-    pipeline = parallelism.get("pipeline", 1) if isinstance(parallelism, Mapping) else 1
-    return world.size // pipeline if isinstance(pipeline, int) else 1
+    each = ranks_of_a_replica(parallelism)
+    return world.size // each if each is not None else 1
 
 
 def _on_every_host(document: Dict[str, Any]) -> str:

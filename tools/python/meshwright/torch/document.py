@@ -13,8 +13,10 @@ from typing import Any, Dict, Hashable, List, Optional, Tuple
 import torch
 
 from .account import Account, Work
-from .exporting import Program
+from .errors import CaptureError
+from .exporting import Call, Program
 from .kernels import Kernel
+from .on_tensor_ranks import Collective
 from .replay import Trace, values_in
 from .segments import Division
 
@@ -148,6 +150,11 @@ def segments_and_kinds(program: Program, account: Account, other: Optional[Accou
     cost = _cost_of_calls(account, len(program.calls))
     for number, (first, end) in enumerate(division.bounds):
         calls = program.calls[first:end]
+        reads = [index[storage] for storage in division.crossing if number in division.read_in[storage]]
+        makes = [index[storage] for storage in division.crossing if division.made_in[storage] == number]
+        if isinstance(calls[0].target, Collective):
+            segments.append(_exchange(calls[0], reads, makes))
+            continue
         random = any(event.random for events in account.events[number] for event in events)
         decided = next((str(call.target).rsplit(".", 1)[0] for call in calls if call.decides), None)
         key = (account.signature(number), other.signature(number) if other else None, random, decided)
@@ -162,8 +169,6 @@ def segments_and_kinds(program: Program, account: Account, other: Optional[Accou
             kind["compiled"] = _work(account.compiled(number), other and other.compiled(number), pair, precision)
             kinds.append(kind)
         needed = set().union(*(depends[place] for place in range(first, end))) if end > first else set()
-        reads = [index[storage] for storage in division.crossing if number in division.read_in[storage]]
-        makes = [index[storage] for storage in division.crossing if division.made_in[storage] == number]
         saves = [index[storage] for storage in division.crossing
                  if storage in account.saved
                  and any(division.segment_of[place] == number for place in trace.saved[storage])
@@ -179,6 +184,17 @@ def segments_and_kinds(program: Program, account: Account, other: Optional[Accou
     return segments, kinds
 
 
+def _exchange(call: Call, reads: List[int], makes: List[int]) -> Dict[str, Any]:
+    """The entry of an exchange between the ranks of a tensor group: it moves one tensor and has no kernels here."""
+    if len(reads) != 1 or len(makes) != 1:
+        raise CaptureError("tensor parallelism: {} is exchanged together with other tensors".format(
+            call.module or "a tensor"))
+    entry: Dict[str, Any] = {"module": call.module, "collective": call.target.word}
+    if call.target.gradient_is_whole:
+        entry["gradient_is_whole"] = True
+    return dict(entry, inputs=[], reads=reads, makes=makes, parameters=[], buffers=[], saves=[])
+
+
 _GENERATOR_BYTES = 5056   # of PyTorch's CPU generator; a GPU's state is smaller
 
 
@@ -189,7 +205,7 @@ def hand_on_generators(written: Dict[str, Any]) -> List[int]:
     """
     added: List[int] = []
     for segment in written["segments"]:
-        if not written["kinds"][segment["kind"]].get("random"):
+        if "kind" not in segment or not written["kinds"][segment["kind"]].get("random"):
             continue
         if added:
             segment["reads"].append(added[-1])
@@ -284,7 +300,8 @@ def check(document: Dict[str, Any]) -> None:
     made = set()
     for place, segment in enumerate(document["segments"]):
         where = "segments[{}].".format(place)
-        indices(where + "kind", [segment["kind"]], len(document["kinds"]))
+        if "collective" not in segment:
+            indices(where + "kind", [segment["kind"]], len(document["kinds"]))
         for key in ("inputs", "parameters", "buffers"):
             indices(where + key, segment[key], len(document[key]))
         for key in ("reads", "makes", "saves"):

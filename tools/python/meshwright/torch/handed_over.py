@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 import torch
 
+from .degrees import ranks_of_a_replica
 from .errors import CaptureError
 
 __all__ = ["Alone", "Plan", "Stopped", "check_same_model", "check_same_training", "check_starter", "example_like",
@@ -43,7 +44,7 @@ class Plan(NamedTuple):
     @property
     def ranks(self) -> int:
         degrees = self.job["parallelism"]
-        return int(degrees.get("pipeline", 1)) * int(degrees.get("data", 1))
+        return int(degrees.get("pipeline", 1)) * int(degrees.get("tensor", 1)) * int(degrees.get("data", 1))
 
 
 class Alone:
@@ -133,8 +134,8 @@ def processes_of(job: Mapping[str, Any]) -> Optional[int]:
         return count * each
     degrees = job.get("parallelism", {})
     if isinstance(degrees, Mapping) and isinstance(degrees.get("data"), int):
-        pipeline = degrees.get("pipeline", 1)
-        return int(degrees["data"]) * pipeline if isinstance(pipeline, int) else None
+        each_replica = ranks_of_a_replica(degrees)
+        return int(degrees["data"]) * each_replica if each_replica is not None else None
     return None
 
 
@@ -149,10 +150,9 @@ def samples_of_all(job: Mapping[str, Any], samples: int, divides: bool) -> int:
     degrees = job.get("parallelism", {})
     given = isinstance(degrees, Mapping)
     data = degrees.get("data", "auto") if given else "auto"
-    pipeline = degrees.get("pipeline", 1) if given else "auto"
-    ranks = processes_of(job)
-    if data == "auto" and isinstance(pipeline, int) and ranks:
-        data = ranks // pipeline
+    ranks, each = processes_of(job), ranks_of_a_replica(degrees)
+    if data == "auto" and each is not None and ranks:
+        data = ranks // each
     if not isinstance(data, int):
         raise CaptureError("the script gives every replica {} samples, and the plan decides how many replicas there "
                            "are; give training.global_batch in the job, or divide global batches with "

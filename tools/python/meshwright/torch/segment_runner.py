@@ -142,7 +142,8 @@ class SegmentRunner:
                             "loss_grad": self._loss_grad, "add": self._add, "pass_on": self._pass_on}
 
     def _places(self, info: Dict[str, Any]) -> None:
-        stage_of: Dict[int, Tuple[int, int]] = {}
+        # The Runtime exchanges between segments, and whatever it touches lies in its memory: no segment is at home there.
+        stage_of: Dict[int, Tuple[int, int]] = {number: (-1, number) for number in self.tables.exchanges}
         self.recomputed = set()
         for each in info["segments"]:
             stage_of[each["number"]] = (each["stage"], each["chunk"])

@@ -8,16 +8,19 @@ cross, so that segments have about one product each.
 
 from __future__ import annotations
 
+import bisect
 from typing import Dict, List, NamedTuple, Sequence, Set, Tuple
 
 import torch
 
+from .errors import CaptureError
 from .exporting import Program
 from .kernels import is_random
+from .on_tensor_ranks import Collective
 from .recording import Event
 from .replay import Trace, values_in
 
-__all__ = ["Division", "divide", "seconds_of"]
+__all__ = ["Division", "divide", "is_known", "seconds_of"]
 
 FLOPS, BYTES = 100e12, 1.3e12   # FLOP/s and bytes/s of a GPU, by which work is balanced
 _CHEAP = 0.02                   # share of a step up to which a value is made again
@@ -41,13 +44,13 @@ def seconds_of(events: Sequence[Event]) -> float:
     return sum(max(each.flops / FLOPS, each.bytes / BYTES) for event in events for each in event.kernels)
 
 
-def _known(sizes: object) -> bool:
+def is_known(sizes: object) -> bool:
     """Whether export knows a shape but for the batch: no size that data decide."""
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
     if isinstance(sizes, torch.Tensor):
         return not any(isinstance(size, torch.SymInt) and free_unbacked_symbols(size) for size in sizes.shape)
     if isinstance(sizes, (list, tuple)):
-        return all(_known(each) for each in sizes)
+        return all(is_known(each) for each in sizes)
     return not isinstance(sizes, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
@@ -99,7 +102,7 @@ def divide(program: Program, trace: Trace) -> Division:
             if storage not in trace.sources:
                 made.setdefault(storage, place)
                 last[storage] = max(last.get(storage, 0), place if place not in again else 0)
-        if not _known(program.calls[place].sizes):
+        if not is_known(program.calls[place].sizes):
             hidden.update(trace.makes[place])
     last[trace.loss] = count
     own = {storage for storage, place in made.items() if place not in again}
@@ -146,7 +149,7 @@ def divide(program: Program, trace: Trace) -> Division:
             changed[position] += changed[position - 1]
 
     allowed = [position for position in range(1, count) if not forbidden[position] and crossing[position]]
-    cuts = _chosen(allowed, crossing, cost, products, count)
+    cuts = _between_exchanges(program, allowed, crossing, cost, products)
     bounds = list(zip([0] + cuts, cuts + [count]))
     segment_of = [0] * count
     for segment, (first, end) in enumerate(bounds):
@@ -167,14 +170,31 @@ def divide(program: Program, trace: Trace) -> Division:
     return Division(bounds, segment_of, again, order, made_in, read_in, seconds)
 
 
-def _chosen(allowed: Sequence[int], crossing: Sequence[int], cost: Sequence[float], products: Sequence[bool],
-            count: int) -> List[int]:
+def _between_exchanges(program: Program, allowed: Sequence[int], crossing: Sequence[int], cost: Sequence[float],
+                       products: Sequence[bool]) -> List[int]:
+    """The chosen cuts. An exchange of a tensor group is a segment of its own, for the Runtime does it."""
+    exchanges = [place for place, call in enumerate(program.calls) if isinstance(call.target, Collective)]
+    forced = sorted({position for place in exchanges for position in (place, place + 1)})
+    for position in forced:
+        if position not in allowed:
+            raise CaptureError("tensor parallelism: a number or a view that lives longer keeps {} from being divided".format(
+                program.calls[position - 1].module or "the step"))
+    cuts: List[int] = []
+    edges = [0] + forced + [len(program.calls)]
+    for first, end in zip(edges, edges[1:]):
+        inside = allowed[bisect.bisect_right(allowed, first):bisect.bisect_left(allowed, end)]
+        cuts += _chosen(first, end, inside, crossing, cost, products) + ([end] if end in forced else [])
+    return cuts
+
+
+def _chosen(begin: int, stop: int, allowed: Sequence[int], crossing: Sequence[int], cost: Sequence[float],
+            products: Sequence[bool]) -> List[int]:
     """One of the allowed cuts between each two pieces of work that count: the one that fewest bytes cross."""
     if not allowed:
         return []
     total = sum(cost)
     mean_product = sum(c for c, p in zip(cost, products) if p) / max(sum(products), 1)
-    edges = [0] + list(allowed) + [count]
+    edges = [begin] + list(allowed) + [stop]
     cuts: List[int] = []
     between: List[int] = []       # positions since the last piece of work
     gathered, started = 0.0, False

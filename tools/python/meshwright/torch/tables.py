@@ -113,6 +113,11 @@ class Tables:
             storage = division.crossing[number]
             sent = self._sent(values, storage, trace)
             self.tensors[number] = self._handed(number, sent, sizes, document, gradients)
+        self.exchanges = {number for number, each in enumerate(document["segments"]) if "collective" in each}
+        for number in self.exchanges:
+            each = document["segments"][number]
+            if any(len(self.tensors[tensor].values) != 1 for tensor in each["reads"] + each["makes"]):
+                raise CaptureError("tensor parallelism: {} is exchanged in several pieces".format(each["module"]))
         self.segments = [self._segment(number, document, gradients) for number in range(len(division.bounds))]
 
     def _makers_of_outputs(self) -> Dict[int, int]:
@@ -236,7 +241,7 @@ class Tables:
         kept = len(entry["parameters"]) + len(entry["buffers"]) + len(set(entry["saves"]) & set(entry["reads"]))
         kept += len(set(entry["saves"]) & set(entry["makes"]))
         return SegmentTable(
-            number, bool(document["kinds"][entry["kind"]].get("random")), entry["inputs"], entry["reads"],
+            number, "kind" in entry and bool(document["kinds"][entry["kind"]].get("random")), entry["inputs"], entry["reads"],
             entry["makes"], entry["saves"], entry["parameters"], entry["buffers"], kept,
             self._steps(places, set(views), handed | returned), self._again(needed),
             any(each in gradients for each in entry["makes"]), tuple(sorted(returned)))

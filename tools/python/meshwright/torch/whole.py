@@ -37,6 +37,6 @@ def fetch_whole(model: Any, runtime: Any) -> None:
             values = (parameter.detach().to("cpu", exact).contiguous() if used else
                       torch.empty(shape, dtype=exact))
         runtime.broadcast(values.data_ptr(), values.nbytes, 0)
-        if not own.get(entry["name"]) or parameter.dtype != storage:
+        if not own.get(entry["name"]) or parameter.dtype != storage or parameter.shape != shape:
             parameter.data = values.view(shape).to(model._runner.device, parameter.dtype)
     model._share_buffers()
