@@ -29,7 +29,7 @@ struct ModelSizes {
   bool can_pack = true;        // a decoder's lm head, and not from an ONNX file
   bool captured = false;       // its operations are not known
   int units = 0;               // of a captured model: what a pipeline can cut; 0: by layers
-  // Of a captured model: in how many parts a tensor group can divide it, without and with sequence
+  // A tensor group can divide a captured model in so many parts, without and with sequence
   // parallelism. The lists end with 0.
   std::array<int, 8> tensor_degrees{}, sequence_degrees{};
   int micro_batch = 0;                    // the only micro-batch that a captured model has; 0: any

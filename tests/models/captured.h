@@ -97,6 +97,62 @@ inline nlohmann::json captured_json(int blocks, bool skips = false, int width = 
   return model;
 }
 
+// Adds what one of `degree` ranks of a tensor group runs of a model of captured_json() without
+// skips: each block cuts `up` by its outputs and `down` by its inputs, and the ranks exchange its
+// input and its output, or with `by_sequence` the rows of the sequence.
+inline void add_tensor_degree(nlohmann::json& model, int degree, bool by_sequence) {
+  using nlohmann::json;
+  json rank = {
+      {"degree", degree},         {"sequence_parallel", by_sequence}, {"cuts", json::array()},
+      {"summed", json::array()},  {"tensors", model["tensors"]},      {"kinds", model["kinds"]},
+      {"segments", json::array()}};
+  const auto tensor = [&](const json& like) {
+    rank["tensors"].push_back(like);
+    return rank["tensors"].size() - 1;
+  };
+  const auto exchange = [&](const std::string& word, const std::string& module, const json& from,
+                            const json& like) {
+    const auto made = tensor(like);
+    rank["segments"].push_back(
+        {{"module", module}, {"collective", word}, {"reads", {from}}, {"makes", {made}}});
+    return made;
+  };
+  for (json segment : model["segments"]) {
+    const std::string module = segment["module"];
+    if (!module.starts_with("h.")) {
+      rank["segments"].push_back(segment);
+      continue;
+    }
+    for (int i = 0; i < 2; ++i) {
+      const json parameter = segment["parameters"][static_cast<std::size_t>(i)];
+      const auto& shape = model["parameters"][parameter.get<std::size_t>()]["shape"];
+      rank["cuts"].push_back(
+          {{"parameter", parameter}, {"axis", i}, {"parts", {shape[static_cast<std::size_t>(i)]}}});
+    }
+    const json input = segment["reads"][0], output = segment["makes"][0];
+    const json whole = model["tensors"][input.get<std::size_t>()];
+    json share = whole;
+    share["bytes"][1] = whole["bytes"][1].get<double>() / degree;
+    const auto rows = by_sequence ? exchange("sequence_slice", module, input, share) : 0;
+    const auto all = by_sequence ? exchange("sequence_gather", module, rows, whole)
+                                 : exchange("tensor_copy", module, input, whole);
+    const auto partial = tensor(whole);
+    segment["reads"] = {all};
+    segment["saves"] = {all};
+    segment["makes"] = {partial};
+    rank["segments"].push_back(segment);
+    // The last exchange makes the tensor that the next segment reads.
+    const auto last = by_sequence ? exchange("sequence_scatter", module, partial, share) : partial;
+    rank["segments"].push_back({{"module", module},
+                                {"collective", by_sequence ? "sequence_gather" : "tensor_reduce"},
+                                {"gradient_is_whole", by_sequence},
+                                {"reads", {last}},
+                                {"makes", {output}}});
+  }
+  rank["loss"] = model["loss"];
+  model["tensor_parallel"].push_back(rank);
+}
+
 // Returns the model that is read from a file with this content.
 inline Model read_captured_json(const nlohmann::json& content) {
   const TestFolder folder;

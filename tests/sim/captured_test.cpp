@@ -98,8 +98,18 @@ TEST_CASE("a captured model of one micro-batch is planned with it", "[captured][
 
 TEST_CASE("the best plan of a captured model is the best of all", "[captured][planner]") {
   const TestFolder folder;
-  const json value = job_of(folder, captured_json(3, false, 2048), 1);
+  json model = captured_json(3, false, 2048);
+  if (GENERATE(false, true)) {
+    add_tensor_degree(model, 2, true);
+    add_tensor_degree(model, 2, false);
+    add_tensor_degree(model, 4, false);
+  }
+  const json value = job_of(folder, model, 1);
   const Planned planned(value, "p3.16xlarge", 1);
+  for (const int tensor : {2, 4})
+    CHECK(std::ranges::any_of(planned.candidates, [&](const Candidate& candidate) {
+            return candidate.tensor == tensor;
+          }) == model.contains("tensor_parallel"));
   double best = 1e9;
   std::string name;
   for (const Candidate& candidate : planned.candidates) {

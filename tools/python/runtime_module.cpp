@@ -306,6 +306,7 @@ std::string described(ScriptRun& started) {
                      {"micro_batches", runtime.program().micro_batches},
                      {"global_batch", t.global_batch},
                      {"seed", t.seed},
+                     {"compiles", t.compiler != CompilerLevel::none},
                      {"on_gpu", !runtime.memory().backend().shares_memory_with_host()},
                      {"units", units_of(started)},
                      {"parameters", parameters_here(runtime)},

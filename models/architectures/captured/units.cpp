@@ -91,8 +91,11 @@ class UnitMaker {
   }
 
   // Returns whether a unit may begin with the segment. A reduction overwrites its input, so a unit
-  // that is recomputed would not find it.
-  bool may_begin(int i) const { return segment(i).exchange != Op::tensor_reduce; }
+  // that is recomputed would not find it. A copy is a view, so it stays with its reader.
+  bool may_begin(int i) const {
+    return segment(i).exchange != Op::tensor_reduce &&
+           (i == 0 || segment(i - 1).exchange != Op::tensor_copy);
+  }
 
   // Returns the bytes of the tensors that segments before `place` make and segments from `place` on
   // read.

@@ -63,9 +63,6 @@ Ruling broken_captured_rule(const Plan& plan, const ModelSizes& model) {
                  "the model was captured in {}, not in {}; use that, or capture it again with "
                  "--precision {}",
                  name_of(model.precision), name_of(t.precision), name_of(t.precision))
-      .refuse_if(t.compiler == CompilerLevel::full, "/training/compiler",
-                 "'full' rewrites operations, which are not known of a captured model; use 'none' "
-                 "(eager PyTorch) or 'fused' (compiled)")
       .refuse_if(model.micro_batch > 0 && t.micro_batch != model.micro_batch,
                  "/training/micro_batch",
                  "the model was captured with {} samples, and its sizes do not grow with them; use "

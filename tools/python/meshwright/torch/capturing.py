@@ -87,8 +87,10 @@ class CapturedModel:
         trained = {value for value, each in known.given.items() if each.trained}
         shapes = {value: each.shape for value, each in known.given.items()}
         found = divided(known.program, degree, self.indices["parameter"], trained, shapes, by_sequence)
-        if found is None:
-            raise CaptureError("tensor parallelism: no linear layer can be cut in {}".format(degree))
+        if not found.cuts:
+            reasons = ["{}: {}".format(kind.split(" ")[0] or "the step", reason) for kind, reason in found.whole.items()]
+            raise CaptureError("tensor parallelism: no linear layer can be cut in {}{}".format(
+                degree, " ({})".format("; ".join(reasons[:3])) if reasons else ""))
         given = dict(known.given)
         for value, cut in found.cuts.items():
             shape = tuple(size // degree if axis == cut.axis else size for axis, size in enumerate(given[value].shape))

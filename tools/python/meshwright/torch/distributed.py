@@ -480,6 +480,7 @@ class DistributedModel:
                                         if handed_over.is_capturing() else samples * _data_degree_of(job, world))
         if micro is not None:
             training.setdefault("micro_batch", micro)
+        training.setdefault("compiler", "none")
         training.setdefault("seed", int(torch.initial_seed() % (1 << 31)))
         training["seed"] = same_everywhere(training["seed"])
         job.setdefault("cluster", {"machine": "local"} if handed_over.is_capturing() else
@@ -596,6 +597,11 @@ class DistributedModel:
         if world.plan is not None:
             _stop_if_asked(world)
         return torch.tensor(loss, dtype=torch.float64)
+
+    @property
+    def compiled(self) -> Any:
+        """What torch.compile has made of the segments (`functions`, `seconds`, `eager`), or None where nothing is compiled."""
+        return self._runner.compiled if self._runner is not None else None
 
     def _check_trained(self) -> None:
         for entry, parameter, trained in zip(self.captured.document["parameters"], self._parameters, self._trained):

@@ -86,8 +86,8 @@ def size_of(size: Any) -> int:
 
 
 def divided(program: Program, degree: int, parameters: Dict[int, int], trained: Set[int],
-            shapes: Dict[int, Tuple[int, ...]], by_sequence: bool) -> Optional[Divided]:
-    """The program of one of `degree` ranks, or None if it has no linear layers that can be cut.
+            shapes: Dict[int, Tuple[int, ...]], by_sequence: bool) -> Divided:
+    """The program of one of `degree` ranks. Its `cuts` are empty if no linear layer can be cut.
 
     `parameters` numbers the parameters by value (tied values have one number), `trained` are the values of those
     that are trained, `shapes` those of all sources by value.
@@ -109,8 +109,6 @@ def divided(program: Program, degree: int, parameters: Dict[int, int], trained: 
                 if wish.bounds <= known:
                     whole[_kind_of(program.calls[origin])] = "its output is taken apart in several ways"
                 known |= wish.bounds
-    if not placing.cuts:
-        return None
     return Divided(program._replace(calls=_needed(placing, program), values=placing.values, outputs=placing.outputs,
                                     loss=placing.loss), placing.cuts, placing.summed, whole)
 
@@ -127,8 +125,12 @@ def _needed(placing: "Placing", program: Program) -> List[Call]:
 
 
 def _kind_of(call: Call) -> str:
-    """Equal layers are cut alike: the path of a module without numbers, and the operation."""
-    return re.sub(r"\d+", "N", call.module) + " " + str(call.target)
+    """Equal layers are cut alike: the path of a module without numbers, and the operation.
+
+    Where there is no path, as in Keras, each layer is of its own kind.
+    """
+    path = re.sub(r"\d+", "N", call.module) if call.module else "value{}".format(call.result)
+    return path + " " + str(call.target)
 
 
 class _Linear(NamedTuple):
@@ -138,6 +140,13 @@ class _Linear(NamedTuple):
     weight: int
     bias: Optional[int]
     out_axis: int
+
+
+class _View(NamedTuple):
+    """A parameter, as it is or transposed."""
+
+    parameter: int
+    turned: bool
 
 
 _LINEAR = {_aten.linear.default: _Linear(0, 1, 2, 0), _aten.addmm.default: _Linear(1, 2, 0, 1),
@@ -158,11 +167,15 @@ class Placing:
         self._whole, self._bounds = whole, bounds
         self.parameters = parameters
         self._trained, self._learns = trained, set(trained)
+        # Tied values are one parameter, whose uses count together.
+        self._number = {value: -1 - number for value, number in parameters.items()}
         self._uses: Dict[int, int] = {}
         for call in program.calls:
             for value in set(values_in((call.args, call.kwargs))):
-                if value in parameters:
-                    self._uses[parameters[value]] = self._uses.get(parameters[value], 0) + 1
+                if word_of(call) != "_assert_tensor_metadata":
+                    number = self._number.get(value, value)
+                    self._uses[number] = self._uses.get(number, 0) + 1
+        self._views: Dict[int, _View] = {value: _View(value, False) for value in parameters}
         self.calls: List[Call] = []
         self.values = program.values
         self.states: Dict[int, Any] = {}                  # by value; absent: whole
@@ -177,6 +190,7 @@ class Placing:
         from .divided_shapes import placed
         for place, call in enumerate(self.program.calls):
             self._call = call
+            self._note_view(call)
             if call.context.gradients and any(value in self._learns for value in values_in((call.args, call.kwargs))):
                 self._learns.add(call.result)
             for value in set(values_in((call.args, call.kwargs))):
@@ -368,30 +382,52 @@ class Placing:
 
     # -- linear layers
 
+    def _note_view(self, call: Call) -> None:
+        """Conversions and transpositions of a parameter that nothing else uses stand for it."""
+        first = call.args[0] if call.args else None
+        seen = self._views.get(first.value) if isinstance(first, Ref) else None
+        if seen is None or not self._is_used_once(first.value):  # type: ignore[union-attr]
+            return
+        word, two = word_of(call), len(self.shapes[seen.parameter]) == 2
+        if word in ("to", "_to_copy"):
+            self._views[call.result] = seen
+        elif two and (word in ("t", "numpy_T", "mT") or word == "transpose" and {each % 2 for each in call.args[1:3]} == {0, 1}):
+            self._views[call.result] = _View(seen.parameter, not seen.turned)
+
+    def _is_used_once(self, value: int) -> bool:
+        return self._uses.get(self._number.get(value, value), 0) == 1
+
+    def _parameter(self, argument: Any) -> Optional["_View"]:
+        """The parameter that an argument stands for, if the call alone uses it."""
+        if not isinstance(argument, Ref) or not self._is_used_once(argument.value):
+            return None
+        return self._views.get(argument.value)
+
     def _is_linear(self, place: int, call: Call) -> bool:
         """Writes the call of a linear layer, and returns whether it is one that is cut."""
         form = _LINEAR.get(call.target)
         if form is None or len(call.args) <= form.weight or not isinstance(call.args[form.x], Ref):
             return False
-        weight, x = call.args[form.weight], call.args[form.x].value
-        if (not isinstance(weight, Ref) or weight.value not in self.parameters or self._uses[self.parameters[weight.value]] > 1
-                or len(self.shapes[weight.value]) != 2 or not self.is_tensor(x) or x in self.parameters):
+        x, seen = call.args[form.x].value, self._parameter(call.args[form.weight])
+        if seen is None or len(self.shapes[seen.parameter]) != 2 or not self.is_tensor(x) or x in self._views:
             return False
-        bias = call.args[form.bias] if form.bias is not None and len(call.args) > form.bias else None
-        if bias is not None and (not isinstance(bias, Ref) or bias.value not in self.parameters
-                                 or self._uses[self.parameters[bias.value]] > 1 or len(call.args) > 3 or call.kwargs):
+        weight, form = seen.parameter, form._replace(out_axis=form.out_axis ^ seen.turned)
+        given = call.args[form.bias] if form.bias is not None and len(call.args) > form.bias else None
+        bias = self._parameter(given)
+        if given is not None and (bias is None or len(call.args) > 3 or call.kwargs):
             return False
         state = self.state(x)
         if isinstance(state, Part) and not state.is_of_sequence:
             if state.axis != len(self.shape(x)) - 1:
                 return False
-            self._by_inputs(call, form, x, weight.value, bias, state)
+            self._by_inputs(call, form, x, weight, bias, state)
             return True
         if isinstance(state, list) or _kind_of(call) in self._whole or not _is_known(self.sizes.get(x)):
             return False
-        return self._by_outputs(place, call, form, x, weight.value, bias)
+        return self._by_outputs(place, call, form, x, weight, bias)
 
-    def _by_outputs(self, place: int, call: Call, form: _Linear, x: int, weight: int, bias: Optional[Ref]) -> bool:
+    def _by_outputs(self, place: int, call: Call, form: _Linear, x: int, weight: int,
+                    bias: Optional["_View"]) -> bool:
         width = self.shapes[weight][form.out_axis]
         bounds = sorted({0, width} | self._bounds.get(_kind_of(call), set()))
         parts = tuple(end - begin for begin, end in zip(bounds, bounds[1:]))
@@ -399,19 +435,21 @@ class Placing:
             return False
         self.cuts[weight] = Cut(form.out_axis, parts)
         if bias is not None:
-            self.cuts[bias.value] = Cut(0, parts)
+            self.cuts[bias.parameter] = Cut(0, parts)
         args = list(call.args)
         args[form.x] = self.whole(x, same_gradient=False)
         self.emit(call._replace(args=tuple(args)), Part(len(self.shape(call.result)) - 1, parts, frozenset([place])))
         return True
 
-    def _by_inputs(self, call: Call, form: _Linear, x: int, weight: int, bias: Optional[Ref], state: Part) -> None:
+    def _by_inputs(self, call: Call, form: _Linear, x: int, weight: int, bias: Optional["_View"],
+                   state: Part) -> None:
         self.cuts[weight] = Cut(1 - form.out_axis, state.parts)
         args = list(call.args)
         args[form.x] = Ref(self._now(x))
         if bias is not None:
-            self.sum_gradient(bias.value)
-            args[form.bias] = Ref(self.insert(on_first_rank, bias.value))  # type: ignore[index]
+            self.sum_gradient(bias.parameter)
+            place = form.bias
+            args[place] = Ref(self.insert(on_first_rank, args[place].value))  # type: ignore[index]
         self.emit(call._replace(args=tuple(args)), PartialSum(state.origins))
 
 

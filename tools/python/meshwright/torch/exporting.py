@@ -454,6 +454,18 @@ def _path(node: Any, step: Step, inherited: str) -> str:
     return step.own_name(path.split("@")[0]) if isinstance(path, str) else inherited
 
 
+def _memory_of(tensor: Any) -> Any:
+    return (tensor.data_ptr(), tuple(tensor.shape)) if isinstance(tensor, torch.Tensor) and tensor.numel() else None
+
+
+def _parameters_of_keras(step: Step) -> Dict[Any, str]:
+    """Names of parameters by their memory. Layers of Keras hold their variables themselves, beside the module's
+    parameters, so that an exported graph has them as constants."""
+    if not any(type(each).__module__.startswith("keras.") for each in step.modules()):
+        return {}
+    return {_memory_of(each): name for name, each in step.named_parameters()}
+
+
 def flat_program(program: Any, step: Step) -> Program:
     """Lays out an exported program, nested regions included, as one list of calls."""
     signature = program.graph_signature
@@ -463,6 +475,7 @@ def flat_program(program: Any, step: Step) -> Program:
     calls: List[Call] = []
     count = 0
     inputs = iter(step.example.names)
+    held_directly = _parameters_of_keras(step)
 
     def new_value() -> int:
         nonlocal count
@@ -483,6 +496,8 @@ def flat_program(program: Any, step: Step) -> Program:
                 constant = None
                 if kind == "constant":
                     constant = program.constants.get(target) if target else node.meta.get("val")
+                    if _memory_of(constant) in held_directly:
+                        kind, name, constant = "parameter", held_directly[_memory_of(constant)], None
                 environment[node] = Ref(new_value())
                 sources.append(Source(kind, name, environment[node].value, constant))
             elif node.op == "get_attr":

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from .compiled_segments import CompiledSegments
 from .exporting import Call, Context, Program
 from .replay import filled
 from .tables import Handed, SegmentTable, Tables
@@ -138,6 +139,7 @@ class SegmentRunner:
         self._gradient_types = _gradient_types(info, tables)
         self._places(info)
         self._saved_of: Dict[int, int] = {}               # address of a gathered parameter -> its index
+        self._compiled = CompiledSegments(self.device) if info["compiles"] and not self._gathers else None
         self._operations = {"segment": self._forward, "segment_grad": self._backward, "loss": self._loss,
                             "loss_grad": self._loss_grad, "add": self._add, "pass_on": self._pass_on}
 
@@ -323,7 +325,14 @@ class SegmentRunner:
                         before[call.result] = again[call.result] = _called(call, before, self.device)
         environment.update(again)
 
+    @property
+    def compiled(self) -> Optional[CompiledSegments]:
+        """What torch.compile has made, where the plan compiles."""
+        return self._compiled
+
     def _run(self, segment: SegmentTable, environment: Dict[int, Any]) -> None:
+        if self._compiled is not None and self._compiled.run(segment, environment, _context_of):
+            return
         context, opened = Context(), contextlib.nullcontext()
         with contextlib.ExitStack() as stack:
             stack.enter_context(opened)
