@@ -15,6 +15,13 @@ std::vector<int> tensor_chunks_of(const OpenKeys& open, const Candidate& shape) 
                       cuts ? std::vector<int>{1, 2, 4, 8} : std::vector<int>{1});
 }
 
+// Returns whether the ranks of a tensor group can share the rows between modules. A captured model
+// says so for each degree.
+bool may_share_rows(const OpenKeys& open, int tensor) {
+  return tensor > 1 &&
+         (!open.sizes.captured || std::ranges::count(open.sizes.sequence_degrees, tensor) > 0);
+}
+
 // Returns the attention kernel that settle() will choose for the plan.
 AttentionKernel attention_of(const OpenKeys& open, CompilerLevel level, int context) {
   const bool eager = level == CompilerLevel::none && context == 1 && !open.sizes.sinks;
@@ -32,7 +39,8 @@ std::vector<Kernels> kernels_of(const OpenKeys& open, const Candidate& shape) {
        open.choices("training.compiler", open.base.training.compiler, levels))
     for (const bool rows :
          open.choices("parallelism.sequence_parallel", open.base.parallelism.sequence_parallel,
-                      shape.tensor > 1 ? std::vector<bool>{false, true} : std::vector<bool>{false}))
+                      may_share_rows(open, shape.tensor) ? std::vector<bool>{false, true}
+                                                         : std::vector<bool>{false}))
       for (const int chunks : tensor_chunks_of(open, shape))
         found.push_back({rows, chunks, level, attention_of(open, level, shape.context)});
   return found;

@@ -154,10 +154,6 @@ def _dropout(p: Placing, call: Call) -> None:
                          kwargs={}), part)
 
 
-def _nothing(p: Placing, call: Call) -> None:
-    """Checks of shapes are not needed again."""
-
-
 def _getitem(p: Placing, call: Call) -> None:
     states = p.state(call.args[0].value)
     p.emit(call, states[call.args[1]] if isinstance(states, list) else states)
@@ -588,7 +584,7 @@ _RULES: Dict[str, Rule] = {
     "slice": _slice, "narrow": _slice, "glu": _gate, "matmul": _product, "bmm": _product, "mm": _product,
     "baddbmm": _product, "scaled_dot_product_attention": _attention, "einsum": _einsum, "tril": _triangle, "triu": _triangle,
     "pad": _pad, "constant_pad_nd": _pad, "view_as_complex": _complex_view, "view_as_real": _complex_view,
-    "linear": _linear, "sym_size": _size, "dropout": _dropout, "_assert_tensor_metadata": _nothing, "getitem": _getitem,
+    "linear": _linear, "sym_size": _size, "dropout": _dropout, "getitem": _getitem,
 }
 _RULES.update({name: _over_axes("dim") for name in (
     "mean", "sum", "softmax", "_softmax", "log_softmax", "amax", "amin", "var", "std", "var_mean", "logsumexp",

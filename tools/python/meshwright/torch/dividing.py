@@ -176,6 +176,7 @@ class Placing:
                     number = self._number.get(value, value)
                     self._uses[number] = self._uses.get(number, 0) + 1
         self._views: Dict[int, _View] = {value: _View(value, False) for value in parameters}
+        self._deferred: Dict[int, Call] = {}              # views of parameters, which are written where they are used
         self.calls: List[Call] = []
         self.values = program.values
         self.states: Dict[int, Any] = {}                  # by value; absent: whole
@@ -190,7 +191,11 @@ class Placing:
         from .divided_shapes import placed
         for place, call in enumerate(self.program.calls):
             self._call = call
-            self._note_view(call)
+            if word_of(call) == "_assert_tensor_metadata":   # the whole program has checked it
+                continue
+            if self._is_view(call):
+                self._deferred[call.result] = call
+                continue
             if call.context.gradients and any(value in self._learns for value in values_in((call.args, call.kwargs))):
                 self._learns.add(call.result)
             for value in set(values_in((call.args, call.kwargs))):
@@ -286,16 +291,24 @@ class Placing:
 
     def emit(self, call: Call, state: Any = None) -> None:
         """Writes a call, and says what its result is."""
+        for value in values_in((call.args, call.kwargs)):
+            self._write_deferred(value)
         self.calls.append(call._replace(args=self._current(call.args), kwargs=self._current(call.kwargs)))
         if state is not None:
             self.states[call.result] = state
 
     def insert(self, target: Callable[..., Any], value: int, *more: Any) -> int:
         """Writes a new call on a value before the current one; returns its result."""
+        self._write_deferred(value)
         result = self.new_value(value)
         self.calls.append(self._call._replace(target=target, args=(Ref(value),) + more, kwargs={}, result=result,
                                               decides=False, sizes=self.sizes[result]))
         return result
+
+    def _write_deferred(self, value: int) -> None:
+        call = self._deferred.pop(value, None)
+        if call is not None:
+            self.emit(call)
 
     def exchanged(self, word: str, value: int, axis: Optional[int] = None, gradient_is_whole: bool = False) -> int:
         """The result of a collective on a value, along an axis or (None) on all elements.
@@ -335,15 +348,15 @@ class Placing:
             raise self.conflict("a list of parts is needed whole")
         if same_gradient or not self.learns(value):
             return Ref(self._now(value))
-        if value in self.parameters:
-            self.sum_gradient(value)
+        if value in self._views:
+            self.sum_gradient(self._views[value].parameter)
             return Ref(value)
         return Ref(self.exchanged("tensor_copy", self._now(value)))
 
     def share(self, value: int, axis: int, parts: Tuple[int, ...]) -> Ref:
         """This rank's part of a whole value."""
         now = self._now(value)
-        if self.learns(value) and value not in self.parameters and len(parts) == 1 and not self.origins():
+        if self.learns(value) and value not in self._views and len(parts) == 1 and not self.origins():
             return Ref(self.exchanged("sequence_slice", now, axis))
         source = self.whole(value, same_gradient=False).value
         key = ("own part", source, axis, parts)
@@ -382,17 +395,18 @@ class Placing:
 
     # -- linear layers
 
-    def _note_view(self, call: Call) -> None:
-        """Conversions and transpositions of a parameter that nothing else uses stand for it."""
+    def _is_view(self, call: Call) -> bool:
+        """Whether a call converts or transposes a parameter that nothing else uses. Its result stands for the parameter."""
         first = call.args[0] if call.args else None
         seen = self._views.get(first.value) if isinstance(first, Ref) else None
         if seen is None or not self._is_used_once(first.value):  # type: ignore[union-attr]
-            return
+            return False
         word, two = word_of(call), len(self.shapes[seen.parameter]) == 2
         if word in ("to", "_to_copy"):
             self._views[call.result] = seen
         elif two and (word in ("t", "numpy_T", "mT") or word == "transpose" and {each % 2 for each in call.args[1:3]} == {0, 1}):
             self._views[call.result] = _View(seen.parameter, not seen.turned)
+        return call.result in self._views
 
     def _is_used_once(self, value: int) -> bool:
         return self._uses.get(self._number.get(value, value), 0) == 1
