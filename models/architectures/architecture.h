@@ -83,6 +83,14 @@ struct ArchitectureInfo {
   // Name the norms of the outputs of attention and MLP, before these are added to the residual
   // stream. Only models that have a norm before and after each branch have them.
   std::string_view attention_out_norm = "", mlp_out_norm = "";
+  bool experts_out_norm = false;  // only blocks with experts have mlp_out_norm
+  // Name the norms inside attention and the MLP, before the last matrix of each.
+  std::string_view attention_inner_norm = "", mlp_inner_norm = "";
+  // Names a matrix whose product with the block's normed input, through a sigmoid, multiplies the
+  // output of attention before its last matrix.
+  std::string_view attention_gate = "";
+  // Name of the parameter: a bias of attention's last matrix that only the last block has.
+  std::string_view last_out_bias = "";
   // Name the matrices of the head that predicts the class of a text. `class_dense` is the matrix
   // before the last one, which only encoders have.
   std::string_view class_dense = "", class_output = "score";
@@ -92,6 +100,11 @@ struct ArchitectureInfo {
   bool branch_norm = false;       // norms before the residual sum, of what is added (OLMo 2)
   bool scaled_scores = true;      // by 1 / sqrt(head width)
   bool scaled_tied_head = false;  // a tied head reads activations / sqrt(hidden size)
+  bool bare_norms = false;        // norms of the residual stream have no weights
+  bool turns_back = false;        // rotary positions turn the other way
+  bool biased_head = false;       // the head has its bias although the MLPs have none
+  bool bare_first_block = false;  // the first block's attention reads the embeddings without a norm
+  bool grows_from_floor = false;  // queries of all blocks grow, from place temperature_floor on
   bool class_dropout = false;     // dropout also before class_dense
   bool class_relu = false;        // relu instead of tanh after class_dense
   double rotary_share = 0;        // share of a head's width that is rotated, unless a file says it

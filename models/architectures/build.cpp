@@ -84,7 +84,9 @@ int GraphBuilder::linear(int x, const Matrix& matrix) {
       matrix.weight_in_out ? Shape{matrix.in, matrix.out} : Shape{matrix.out, matrix.in};
   const Initial initial = matrix.residual ? Initial::residual_normal : Initial::normal;
   TensorIds inputs = {x, parameter_of(matrix, ".weight", shape, initial, weight_cut)};
-  if (matrix.bias)
+  if (!matrix.bias_name.empty())
+    inputs.push_back(parameter(matrix.bias_name, {matrix.out}, Initial::zeros, bias_cut));
+  else if (matrix.bias)
     inputs.push_back(parameter_of(matrix, ".bias", {matrix.out}, Initial::zeros, bias_cut));
   Attributes a = attributes();
   a.weight_in_out = matrix.weight_in_out;
@@ -103,10 +105,21 @@ int GraphBuilder::norm_weight(const std::string& path, std::int64_t width, Cut c
                    std::move(cut));
 }
 
+int GraphBuilder::ones(const std::string& path, std::int64_t width) {
+  const int tensor = parameter(path + ".weight", {width}, Initial::ones);
+  Parameter& made = graph_.parameters[graph_.tensor(tensor).parameter];
+  made.trainable = made.counted = made.decay = false;
+  return tensor;
+}
+
 int GraphBuilder::norm(int x, const std::string& path) {
-  const Attributes a = norm_attributes();
+  Attributes a = norm_attributes();
   const std::int64_t width = graph_.tensor(x).type.shape[1];
-  TensorIds inputs = {x, norm_weight(path, width)};
+  if (names_.bare_norms && m_.rms_norm) {  // a norm of heads without weights, of one head
+    a.head_dim = static_cast<int>(width);
+    return apply(Op::head_norm, path, {x}, a);
+  }
+  TensorIds inputs = {x, names_.bare_norms ? ones(path, width) : norm_weight(path, width)};
   if (m_.rms_norm) return apply(Op::rms_norm, path, inputs, a);
   if (m_.norm_bias) inputs.push_back(parameter(path + ".bias", {width}, Initial::zeros));
   return apply(Op::layer_norm, path, inputs, a);
@@ -283,14 +296,18 @@ int GraphBuilder::block(int x) {
     x = add(norm(attention(x), in_block(names_.norms.attention)), x);
     return add(norm(mlp(x), in_block(names_.norms.mlp)), x);
   }
-  const int normed = norm(x, in_block(names_.norms.attention));
+  const int normed =
+      names_.bare_first_block && block_ == 0 ? x : norm(x, in_block(names_.norms.attention));
   if (!m_.parallel_residual) {
     const auto branch = [&](int y, std::string_view norm_name) {
       return scaled(norm_if(y, norm_name), path, m_.residual_scale);
     };
     x = add(branch(attention(normed), names_.attention_out_norm), x);
     if (encoded_ >= 0) x = add(cross_attention(norm(x, in_block(names_.cross_norm))), x);
-    return add(branch(mlp(norm(x, of_mlp(names_.norms.mlp))), names_.mlp_out_norm), x);
+    const bool no_out_norm = names_.experts_out_norm && !m_.has_experts(block_);
+    return add(branch(mlp(norm(x, of_mlp(names_.norms.mlp))),
+                      no_out_norm ? std::string_view() : names_.mlp_out_norm),
+               x);
   }
   const bool one_norm = m_.one_norm || names_.norms.attention == names_.norms.mlp;
   const int mlp_input = one_norm ? normed : norm(x, in_block(names_.norms.mlp));
@@ -333,6 +350,7 @@ int GraphBuilder::mlp(int x) {
     y = apply(gated_op.value_or(Op::multiply), path, {y, widen(in)}, attributes());
   }
   if (m_.activation_dropout) y = dropout(y, path);
+  y = inner_norm(y, names_.mlp_inner_norm);
   const int out = linear(y, {.path = of_mlp(names_.mlp.out),
                              .in = m_.ffn,
                              .out = m_.hidden,
@@ -351,9 +369,13 @@ int GraphBuilder::chosen(int x, int count, std::string_view path) {
 int GraphBuilder::masked_transform(int x) {
   const int given = training_.predicted_positions;
   x = chosen(x, given > 0 ? given : std::max(1, sequence_ * 15 / 100), names_.head.unit);
-  x = linear(
-      x, {std::string(names_.head.dense), m_.hidden, m_.embedding_width(), Side::whole, m_.biases});
-  return norm(gelu(x, std::string(names_.head.dense)), std::string(names_.head.norm));
+  return head_transform(x, m_.biases);
+}
+
+int GraphBuilder::head_transform(int x, bool bias) {
+  const std::string path(names_.head.dense);
+  x = linear(x, {path, m_.hidden, m_.embedding_width(), Side::whole, bias});
+  return norm(gelu(x, path), std::string(names_.head.norm));
 }
 
 int GraphBuilder::logits(int x) {
@@ -365,7 +387,7 @@ int GraphBuilder::logits(int x) {
   if (!m_.tied_embeddings)
     inputs[1] = parameter(path + ".weight", {m_.vocabulary, graph_.tensor(x).type.shape[1]},
                           Initial::normal, cut);
-  if (!names_.head.bias.empty() && m_.biases)
+  if (!names_.head.bias.empty() && (m_.biases || names_.biased_head))
     inputs.push_back(
         parameter(std::string(names_.head.bias), {m_.vocabulary}, Initial::zeros, cut));
   Attributes a = attributes();
@@ -384,6 +406,7 @@ int GraphBuilder::cross_entropy(int logits, int targets, double weight) {
 void GraphBuilder::language_model_head(int x, const std::vector<int>& ahead) {
   unit_ = graph_.add_unit(std::string(names_.head.unit), false);
   if (m_.head == Head::mlm) x = masked_transform(x);
+  if (m_.head == Head::lm && !names_.head.dense.empty()) x = head_transform(x, false);
   if (m_.head == Head::label) x = chosen(x, 1, names_.head.unit);  // the class token, at index 0
   const int next = logits(x);
   graph_.targets = input({graph_.tensor(next).type.shape[0]});

@@ -16,7 +16,7 @@ int GraphBuilder::rope(int x, int heads, int kv_heads, int head_dim) {
   a.rotary_dim = m_.rotary_dim;
   a.rotary_base = m_.rotary_base;
   a.rotary_interleaved = m_.rotary_interleaved;
-  a.rotary_factor = m_.rotary_factor;
+  a.rotary_factor = names_.turns_back ? -m_.rotary_factor : m_.rotary_factor;
   a.rotary_low = m_.rotary_low;
   a.rotary_high = m_.rotary_high;
   a.rotary_original = m_.rotary_original;
@@ -91,15 +91,19 @@ int GraphBuilder::turned_norm(int x, std::string_view name) {
   return apply(Op::head_norm, path, {x}, a);
 }
 
-// In sequences shorter than temperature_floor, the factor is 1 everywhere.
+// In sequences shorter than temperature_floor, the factor is 1 everywhere. If it grows from that
+// place on, it is also 1 everywhere in a sequence as long.
 int GraphBuilder::tempered(int x) {
-  if (m_.temperature == 0 || turns_ || sequence_ < m_.temperature_floor) return x;
+  const bool from_floor = names_.grows_from_floor;
+  if (m_.temperature == 0 || (turns_ && !from_floor)) return x;
+  if (sequence_ < m_.temperature_floor + (from_floor ? 1 : 0)) return x;
   Attributes a = attributes();
   a.heads = m_.heads;
   a.kv_heads = m_.kv_heads;
   a.head_dim = a.rotary_dim = m_.head_dim;
   a.temperature = m_.temperature;
   a.temperature_floor = m_.temperature_floor;
+  a.position_offset = from_floor ? 1 : 0;
   TensorIds inputs{x};
   tell_documents(inputs, a);
   return apply(Op::rope, in_block(names_.attention.module), inputs, a);
@@ -183,8 +187,26 @@ int GraphBuilder::attention(int x) {
                                  "'unfused' of a model with attention sinks is not supported yet"));
   if (m_.attention_sinks)
     qkv.push_back(parameter(in_block(names_.sinks), {m_.heads}, Initial::zeros, {0, {m_.heads}}));
+  const int gate = names_.attention_gate.empty()
+                       ? -1
+                       : linear(x, {in_block(names_.attention_gate), m_.hidden,
+                                    std::int64_t{m_.heads} * m_.head_dim, Side::outputs, false});
   return attention(qkv, in_block(names_.attention.module), in_block(names_.attention.out),
-                   m_.is_causal() || encoded_ >= 0);
+                   m_.is_causal() || encoded_ >= 0, gate);
+}
+
+// sigmoid(g) = (1 + tanh(g / 2)) / 2
+int GraphBuilder::gated(int x, int gate, const std::string& path) {
+  const int share = apply(Op::tanh, path, {times(gate, path, 0.5)}, attributes());
+  const int part = apply(Op::multiply, path, {x, share}, attributes());
+  return times(apply(Op::add, path, {x, part}, attributes()), path, 0.5);
+}
+
+int GraphBuilder::inner_norm(int x, std::string_view name) {
+  if (name.empty()) return x;
+  const std::string path = in_block(name);
+  const std::int64_t width = graph_.tensor(x).type.shape[1];
+  return apply(Op::rms_norm, path, {x, norm_weight(path, width, {0, {width}})}, norm_attributes());
 }
 
 int GraphBuilder::relative_bias() {
@@ -205,7 +227,7 @@ int GraphBuilder::cross_attention(int x) {
 }
 
 int GraphBuilder::attention(const TensorIds& qkv, const std::string& path,
-                            const std::string& out_path, bool causal) {
+                            const std::string& out_path, bool causal, int gate) {
   Attributes a = attributes();
   a.heads = m_.heads;
   a.kv_heads = m_.kv_heads;
@@ -231,14 +253,18 @@ int GraphBuilder::attention(const TensorIds& qkv, const std::string& path,
   TensorIds inputs = qkv;
   tell_documents(inputs, a);
   if (a.documents) a.document_share = document_share(training_.documents_per_row.value_or(1));
-  const int y = apply(Op::attention, path, inputs, a);
+  int y = apply(Op::attention, path, inputs, a);
+  if (gate >= 0) y = gated(y, gate, path);
+  y = inner_norm(y, names_.attention_inner_norm);
+  const bool only_bias = !names_.last_out_bias.empty() && block_ == m_.layers - 1;
   const int out = linear(y, {.path = out_path,
                              .in = std::int64_t{m_.heads} * value_dim_of(a),
                              .out = m_.hidden,
                              .side = Side::inputs,
                              .bias = m_.attention_out_bias,
                              .residual = true,
-                             .weight_in_out = names_.weight_in_out});
+                             .weight_in_out = names_.weight_in_out,
+                             .bias_name = only_bias ? in_block(names_.last_out_bias) : ""});
   return dropout(out, out_path);
 }
 

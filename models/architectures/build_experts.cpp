@@ -121,10 +121,11 @@ int GraphBuilder::experts(int x) {
   const int routed =
       m_.weighed_inputs ? apply(Op::combine, in_block(names_.mlp.module), {out, slots}, a)
                         : apply(Op::combine, in_block(names_.mlp.module), {out, weights, slots}, a);
-  const int all = shared < 0
-                      ? routed
-                      : apply(Op::add, in_block(names_.mlp.module), {routed, shared}, attributes());
-  return dropout(all, in_block(names_.mlp.module));
+  const std::string path = in_block(names_.mlp.module);
+  const int all = shared < 0 ? routed
+                             : scaled(apply(Op::add, path, {routed, shared}, attributes()), path,
+                                      m_.shared_mean ? 0.5 : 1);
+  return dropout(all, path);
 }
 
 int GraphBuilder::choice_bias() {

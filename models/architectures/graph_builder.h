@@ -48,6 +48,7 @@ class GraphBuilder {
     std::vector<std::int64_t> segments = {};  // parts of the outputs; empty: {out}
     bool weight_in_out = false;
     std::optional<PublishedPart> part = {};  // its rows in the published matrix `whole`
+    std::string bias_name = {};              // name of the bias; empty: `path`.bias
   };
 
   Attributes attributes() const {
@@ -96,6 +97,9 @@ class GraphBuilder {
   int linear(int x, const Matrix& matrix);
   Attributes norm_attributes() const;
   int norm_weight(const std::string& path, std::int64_t width, Cut cut = {});
+
+  // Adds the weight of a layer norm that has none: ones that are not trained, and that no file has.
+  int ones(const std::string& path, std::int64_t width);
 
   int norm(int x, const std::string& path);
   int gelu(int x, const std::string& path);
@@ -179,8 +183,9 @@ class GraphBuilder {
   // none.
   int turned_norm(int x, std::string_view name);
 
-  // Appends the scaling of queries in a block without rotary positions. The factor grows with the
-  // position of the token (Attributes::temperature). Returns x if the factor is 1 everywhere.
+  // Appends the scaling of queries, in a block without rotary positions or, with
+  // `grows_from_floor`, in each. The factor grows with the position of the token
+  // (Attributes::temperature). Returns x if the factor is 1 everywhere.
   int tempered(int x);
   TensorIds separate_qkv(int x);
 
@@ -212,8 +217,17 @@ class GraphBuilder {
   // Appends attention of the decoder's queries to all of the encoder's output. Source and target
   // sequences have the same length.
   int cross_attention(int x);
+  // Appends attention and its last matrix. `gate` is the tensor whose sigmoid multiplies what
+  // attention makes; -1: there is none.
   int attention(const TensorIds& qkv, const std::string& path, const std::string& out_path,
-                bool causal);
+                bool causal, int gate = -1);
+
+  // Appends sigmoid(gate) * x, by tanh, because there is no operation for it.
+  int gated(int x, int gate, const std::string& path);
+
+  // Appends an RMSNorm inside a branch, whose columns tensor parallelism splits. Returns x if the
+  // name is empty.
+  int inner_norm(int x, std::string_view name);
 
   // Returns the attributes that all operations of experts share (build_experts.cpp).
   Attributes expert_attributes() const;
@@ -245,6 +259,8 @@ class GraphBuilder {
   // Appends the selection of the predicted positions of a masked model, and the dense layer, GELU
   // and norm before its output matrix.
   int masked_transform(int x);
+  // Appends the dense layer, GELU and norm before the output matrix.
+  int head_transform(int x, bool bias);
   int logits(int x);
   int cross_entropy(int logits, int targets, double weight = 1);
   // Appends the head of a language model, a masked model or an image classifier, and its loss.

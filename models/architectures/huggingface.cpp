@@ -119,11 +119,13 @@ std::string_view word_of(const Model& model, const ConfigFile& file) {
 }  // namespace
 
 Model read_huggingface(Fields fields) {
+  const auto whole = fields.required<std::string>("model_type");
   const ModelType type = model_type_of(fields);
+  const bool is_part = fields.required<std::string>("model_type") != whole;
   const ConfigFile& file = *type.file;
   if (file.in_text_config) fields = text_of(fields, name_of(type.architecture));
   Model model = model_of(type.architecture);
-  model.name = type.name;
+  model.name = is_part ? type.name + " of " + whole : type.name;  // the rest is not built
   check_fixed(fields, file);
   check_given(fields, file);
   for (const ConfigKey& row : file.early_keys) families::read_key(row, fields, model);

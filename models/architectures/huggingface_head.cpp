@@ -45,6 +45,9 @@ void read_head(Fields& fields, Model& model) {
       if (model.has_decoder())
         fields.fail("architectures", name + ": only the language model's head is built for it");
       model.head = Head::qa;
+    } else if (name.ends_with("ForCausalLM") && model.has_decoder()) {
+      fields.fail("architectures",
+                  name + ": a decoder of two stacks without its encoder is not built");
     }
 }
 

@@ -150,6 +150,7 @@ json yarn_of(const Model& model) {
                {"beta_slow", model.rotary_low},
                {"original_max_position_embeddings", model.rotary_original}};
   if (!model.rotary_truncate) yarn["truncate"] = false;
+  if (info(model.architecture).grows_from_floor) yarn["llama_4_scaling_beta"] = model.temperature;
   const double root = std::sqrt(model.score_factor);
   if (model.kv_lora_rank == 0)
     yarn["attention_factor"] = root;

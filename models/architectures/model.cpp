@@ -117,6 +117,7 @@ ModelSizes Model::sizes() const {
   sizes.sinks = attention_sinks;
   sizes.choice_biases = expert_bias;
   sizes.latent = kv_lora_rank > 0;
+  sizes.bare_norms = info(architecture).bare_norms && rms_norm;
   sizes.shares_layers = shares_layers();
   sizes.has_decoder = has_decoder();
   sizes.reads_images = reads_images();
@@ -132,7 +133,7 @@ ModelSizes Model::sizes() const {
     sizes.tokens_per_sample = captured->tokens_per_sample;
   }
   sizes.can_predict_ahead = sizes.can_pack && rms_norm && !learned_positions && !shares_layers() &&
-                            embedding_width() == hidden;
+                            !sizes.bare_norms && embedding_width() == hidden;
   return sizes;
 }
 

@@ -116,9 +116,9 @@ struct Model : Traits {
   int score_width = 0;  // scores are divided by its square root; 0: head_dim
   double score_cap = 0, logit_cap = 0;  // tanh bounds scores and logits to these; 0: unbounded
   // Blocks from `local_from` on see only the last `local_window` tokens, including their own,
-  // except for those whose number mod `local_period` is `global_place`. If `local_window` is 0, no
-  // block has a window.
-  int local_window = 0, local_from = 0;
+  // except for those whose number mod `local_period` is `global_place`, and those from `local_to`
+  // on, unless it is 0. If `local_window` is 0, no block has a window.
+  int local_window = 0, local_from = 0, local_to = 0;
   double local_rotary_base = 0;  // of blocks with a window, without scaling; 0: rotary_base
   // These are the indices of the blocks without rotary positions, ascending. In the other blocks,
   // tokens see only their own chunk of `attention_chunk` positions, unless it is 0.
@@ -135,6 +135,7 @@ struct Model : Traits {
   int dense_ffn = 0;              // width of the MLP of blocks without experts
   std::vector<int> dense_blocks;  // those blocks, ascending; the others have experts
   int shared_ffn = 0;             // width of the MLP that all tokens go through; 0: none
+  bool shared_mean = false;       // it and the chosen experts are averaged, not added
   // models/program/graph/experts.h describes these fields and the following ones.
   int expert_groups = 1, groups_per_token = 1;
   double expert_weight_scale = 1;
@@ -169,7 +170,8 @@ struct Model : Traits {
   // Returns whether the model was captured, so that its graph cannot have more or fewer blocks.
   bool is_fixed() const { return captured != nullptr; }
   int window_of(int block) const {
-    return block < local_from || block % local_period == global_place ? 0 : local_window;
+    const bool outside = block < local_from || (local_to > 0 && block >= local_to);
+    return outside || block % local_period == global_place ? 0 : local_window;
   }
   bool has_rotary(int block) const {
     return rotary_dim > 0 && !std::ranges::binary_search(unrotated_blocks, block);

@@ -21,6 +21,7 @@ struct ModelSizes {
   int shared_ffn = 0;          // width of the experts for all tokens; 0: none
   int dense_ffn = 0;           // width in blocks without experts; 0: there are none
   bool sinks = false;          // attention has sinks
+  bool bare_norms = false;     // norms have no weights
   bool latent = false;         // keys and values of all heads come from one latent vector
   int embedding = 0;           // width of the token table; 0: the hidden size
   bool shares_layers = false;  // all blocks have the same parameters

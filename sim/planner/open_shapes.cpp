@@ -87,7 +87,8 @@ namespace {
 
 // Returns the tensor degrees to look at, among those that divide the number of ranks.
 std::vector<int> tensor_degrees(const OpenKeys& open, const std::vector<int>& divisors) {
-  if (open.sizes.latent && open.base.parallelism.tensor_layout == TensorLayout::memory) return {1};
+  const bool needs_whole_rows = open.sizes.latent || open.sizes.bare_norms;
+  if (needs_whole_rows && open.base.parallelism.tensor_layout == TensorLayout::memory) return {1};
   if (!open.sizes.captured) return divisors;
   std::vector<int> captured{1};
   std::ranges::copy_if(divisors, std::back_inserter(captured), [&](int degree) {

@@ -230,6 +230,12 @@ TEST_CASE("queries grow with their place where they have a temperature", "[exec]
                             1 + 0.5 * std::log(3.0), 1 + 0.5 * std::log(3.0)};
   for (int i = 0; i < 40; ++i)
     CHECK(y[0].get(i) == Approx(factors[i / 4 % 5] * x.get(i)).epsilon(1e-14));
+  a.position_offset = 1;  // places count from 0, so each factor comes one place later
+  const auto later = runner.run(Op::rope, a, {&x}, {{10, 4}});
+  for (int i = 0; i < 40; ++i) {
+    const double factor = i / 4 % 5 == 0 ? 1 : factors[i / 4 % 5 - 1];
+    CHECK(later[0].get(i) == Approx(factor * x.get(i)).epsilon(1e-14));
+  }
 }
 
 TEST_CASE("a soft cap bounds scores before biases and the mask", "[exec][backends]") {

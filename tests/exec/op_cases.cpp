@@ -205,6 +205,9 @@ void add_rope_cases(std::vector<Case>& cases, const Sizes& z, int unit) {
       a.temperature_floor = 2;
       a.rotary_dim = a.head_dim;
       add("rope, temperature", Op::rope);
+      a.position_offset = 1;
+      add("rope, temperature of places from 0", Op::rope);
+      a.position_offset = 0;
       a.temperature = 0;
     }
 }

@@ -14,7 +14,7 @@ namespace {
 
 struct CountedConfig {
   const char* config;
-  std::int64_t parameters;  // transformers 5.24, without buffers and ERNIE's biases for the choice
+  std::int64_t parameters;  // transformers 5.24, without buffers and biases for the choice
 };
 
 // clang-format off
@@ -59,6 +59,19 @@ const CountedConfig counted_configs[] = {
     {R"({"model_type": "exaone", "attention_bias": false, "head_dim": 8, "hidden_size": 32, "intermediate_size": 48, "mlp_bias": false, "num_attention_heads": 4, "num_hidden_layers": 4, "num_key_value_heads": 2, "tie_word_embeddings": false, "vocab_size": 128, "rope_theta": 500000.0})", 39'200},
     {R"({"model_type": "internlm3", "attention_bias": false, "head_dim": 8, "hidden_size": 32, "intermediate_size": 48, "mlp_bias": false, "num_attention_heads": 4, "num_hidden_layers": 4, "num_key_value_heads": 2, "tie_word_embeddings": false, "vocab_size": 128, "rope_theta": 10000.0})", 39'200},
     {R"({"model_type": "iquestcoder", "attention_bias": false, "head_dim": 8, "hidden_size": 32, "intermediate_size": 48, "mlp_bias": false, "num_attention_heads": 4, "num_hidden_layers": 4, "num_key_value_heads": 2, "tie_word_embeddings": false, "vocab_size": 128, "rope_theta": 10000.0})", 39'200},
+    {R"({"model_type": "ministral3", "head_dim": 8, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 4, "num_key_value_heads": 2, "sliding_window": null, "tie_word_embeddings": false, "vocab_size": 128, "rope_parameters": {"beta_fast": 32.0, "beta_slow": 1.0, "factor": 4.0, "llama_4_scaling_beta": 0.3, "max_position_embeddings": 32, "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 8, "rope_theta": 10000.0, "rope_type": "yarn"}})", 39'200},
+    {R"({"model_type": "bitnet", "attention_bias": false, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 4, "num_key_value_heads": 2, "tie_word_embeddings": false, "vocab_size": 128, "rope_theta": 500000.0})", 39'520},
+    {R"({"model_type": "hunyuan_v1_moe", "attention_bias": false, "head_dim": 8, "hidden_size": 32, "intermediate_size": 48, "moe_topk": 2, "num_attention_heads": 4, "num_experts": 4, "num_hidden_layers": 4, "num_key_value_heads": 2, "tie_word_embeddings": false, "vocab_size": 128, "rope_theta": 10000.0})", 113'504},
+    {R"({"model_type": "cohere2_moe", "attention_bias": false, "expert_selection_fn": "sigmoid", "head_dim": 8, "hidden_size": 32, "intermediate_size": 48, "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"], "logit_scale": 0.5, "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"], "norm_topk_prob": true, "num_attention_heads": 4, "num_experts": 4, "num_experts_per_tok": 2, "num_hidden_layers": 4, "num_key_value_heads": 2, "num_shared_experts": 1, "prefix_dense_intermediate_size": 40, "prefix_dense_sliding_window_pattern": 1, "rms_norm_eps": 1e-05, "shared_expert_combination_strategy": "average", "sliding_window": 8, "tie_word_embeddings": true, "vocab_size": 128, "rope_theta": 10000.0})", 89'888},
+    {R"({"model_type": "gpt_neox_japanese", "hidden_size": 32, "intermediate_multiple_size": 2, "num_attention_heads": 4, "num_hidden_layers": 4, "tie_word_embeddings": true, "vocab_size": 128, "rotary_emb_base": 10000.0, "rotary_pct": 1.0})", 37'472},
+    {R"({"model_type": "axk1", "attention_bias": false, "head_dim": 4, "hidden_size": 32, "intermediate_size": 48, "kv_lora_rank": 16, "mlp_layer_types": ["dense", "sparse", "sparse", "sparse"], "moe_intermediate_size": 24, "n_group": 2, "n_routed_experts": 4, "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 4, "num_experts_per_tok": 2, "num_hidden_layers": 4, "num_key_value_heads": 4, "q_lora_rank": 12, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "rope_interleave": true, "routed_scaling_factor": 2.5, "tie_word_embeddings": false, "topk_group": 1, "v_head_dim": 8, "vocab_size": 128, "rope_theta": 10000.0})", 62'832},
+    {R"({"model_type": "aria_text", "attention_bias": false, "head_dim": 8, "hidden_size": 32, "intermediate_size": 48, "mlp_bias": false, "moe_num_experts": 4, "moe_num_shared_experts": 2, "moe_topk": 2, "num_attention_heads": 4, "num_hidden_layers": 4, "num_key_value_heads": 2, "tie_word_embeddings": false, "vocab_size": 128, "rope_theta": 10000.0})", 131'872},
+    {R"({"model_type": "afmoe", "attention_bias": false, "global_attn_every_n_layers": 2, "head_dim": 8, "hidden_size": 32, "intermediate_size": 48, "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"], "moe_intermediate_size": 24, "mup_enabled": true, "num_attention_heads": 4, "num_dense_layers": 1, "num_experts": 4, "num_experts_per_tok": 2, "num_hidden_layers": 4, "num_key_value_heads": 2, "num_shared_experts": 2, "route_scale": 1.7, "sliding_window": 8, "tie_word_embeddings": false, "vocab_size": 128, "rope_theta": 10000.0})", 71'648},
+    {R"({"model_type": "kolibri1", "head_dim": 8, "hidden_size": 32, "layer_types": ["sliding_attention", "sliding_attention", "sliding_attention", "sliding_attention", "full_attention"], "moe_intermediate_size": 24, "norm_topk_prob": false, "num_attention_heads": 4, "num_experts_per_tok": 2, "num_hidden_layers": 5, "num_key_value_heads": 2, "num_local_experts": 4, "shared_expert_intermediate_size": 20, "sliding_window": 8, "tie_word_embeddings": false, "vocab_size": 128, "rope_theta": 10000.0})", 80'624},
+    {R"({"model_type": "modernbert-decoder", "attention_bias": false, "hidden_size": 32, "intermediate_size": 48, "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"], "local_attention": 16, "mlp_bias": false, "norm_bias": true, "num_attention_heads": 4, "num_hidden_layers": 4, "sliding_window": 8, "tie_word_embeddings": true, "vocab_size": 128, "rope_parameters": {"full_attention": {"rope_theta": 160000.0, "rope_type": "default"}, "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}}})", 40'704},
+    {R"({"model_type": "flint", "attention_bias": false, "decoder_sparse_step": 1, "head_dim": 8, "hidden_size": 32, "intermediate_size": 48, "layer_types": ["full_attention", "full_attention", "sliding_attention", "sliding_attention", "sliding_attention", "full_attention", "full_attention"], "mlp_only_layers": [0, 1], "moe_intermediate_size": 24, "norm_topk_prob": true, "num_attention_heads": 4, "num_experts": 4, "num_experts_per_tok": 2, "num_hidden_layers": 7, "num_key_value_heads": 2, "shared_expert_intermediate_size": 20, "sliding_window": 8, "tie_word_embeddings": false, "vocab_size": 128, "rope_theta": 10000.0})", 95'852},
+    {R"({"model_type": "nanochat", "attention_bias": false, "final_logit_softcapping": 15.0, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 4, "num_key_value_heads": 2, "tie_word_embeddings": false, "vocab_size": 128, "rope_theta": 10000.0})", 32'768},
+    {R"({"model_type": "olmo", "attention_bias": false, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 4, "num_key_value_heads": 2, "tie_word_embeddings": false, "vocab_size": 128, "rope_theta": 10000.0})", 38'912},
 };
 // clang-format on
 
@@ -125,6 +138,66 @@ TEST_CASE("windows and rotary positions of newer decoders", "[models][importers]
   CHECK(theirs(olmo).local_rotary_base == 1e4);
 }
 
+TEST_CASE("the first and the last blocks may have no windows", "[models][importers]") {
+  json flint = counted_config("flint");
+  flint.erase("layer_types");
+  flint["num_hidden_layers"] = 9;
+  const Model model = theirs(flint);
+  std::string windows;
+  for (int block = 0; block < model.layers; ++block)
+    windows += model.window_of(block) > 0 ? model.has_rotary(block) ? 'w' : '?' : '-';
+  CHECK(windows == "--www-ww-");
+  flint["layer_types"] = json::array();
+  for (const char kind : std::string("-w-w--www"))
+    flint["layer_types"].push_back(kind == 'w' ? "sliding_attention" : "full_attention");
+  CHECK(message_of([&] { theirs(flint); }).find("other orders are not built") != std::string::npos);
+}
+
+TEST_CASE("queries of Ministral 3 grow in blocks with rotary positions", "[models][importers]") {
+  const Model model = theirs(counted_config("ministral3"));
+  Training training = training_of(1, 9);  // one place more than the floor
+  const auto turns = [&] { return nodes_of(build_graph(model, training), Op::rope); };
+  CHECK(turns() == 3 * model.layers);
+  training.sequence_length = 8;
+  CHECK(turns() == 2 * model.layers);
+}
+
+TEST_CASE("parts of newer decoders that only some blocks have", "[models][importers]") {
+  const Graph japanese = graph_of(theirs(counted_config("gpt_neox_japanese")));
+  CHECK(has_parameter(japanese, "gpt_neox_japanese.layers.3.attention.dense_bias"));
+  CHECK_FALSE(has_parameter(japanese, "gpt_neox_japanese.layers.2.attention.dense_bias"));
+  const Graph modern = graph_of(theirs(counted_config("modernbert-decoder")));
+  CHECK_FALSE(has_parameter(modern, "model.layers.0.attn_norm.weight"));
+  CHECK(has_parameter(modern, "model.layers.1.attn_norm.weight"));
+  const Graph axk1 = graph_of(theirs(counted_config("axk1")));
+  CHECK_FALSE(has_parameter(axk1, "model.layers.0.post_mlp_layernorm.weight"));
+  CHECK(has_parameter(axk1, "model.layers.1.post_mlp_layernorm.weight"));
+  const Graph olmo = graph_of(theirs(counted_config("olmo")));
+  CHECK_FALSE(parameter(olmo, "model.norm.weight").trainable);
+}
+
+TEST_CASE("keys of newer decoders that cannot be built", "[models][importers]") {
+  const auto error = [](const char* type, const char* key, const json& value) {
+    json config = counted_config(type);
+    config[key] = value;
+    return message_of([&] { theirs(config); });
+  };
+  CHECK(error("bitnet", "quantization_config", {{"quant_method", "bitnet"}}) ==
+        "config.json: /quantization_config: {\"quant_method\":\"bitnet\"}: products of ternary "
+        "weights and 8-bit activations are not built; set it to null");
+  CHECK(error("olmo", "clip_qkv", 8.0) ==
+        "config.json: /clip_qkv: 8.0: queries, keys and values that are clipped are not built; set "
+        "it to null");
+  CHECK(error("hunyuan_v1_moe", "num_experts", json::array({2, 4, 4, 4})) ==
+        "config.json: /num_experts: blocks with several numbers of experts are not built; use one "
+        "number");
+  CHECK(error("cohere2_moe", "expert_selection_fn", "tanh").find("softmax") != std::string::npos);
+  json mean = counted_config("cohere2_moe");
+  CHECK(theirs(mean).shared_mean);
+  mean["shared_expert_combination_strategy"] = "sum";
+  CHECK_FALSE(theirs(mean).shared_mean);
+}
+
 TEST_CASE("a model type that is not built is told with what it needs", "[models][importers]") {
   const std::string road =
       "; `meshwright capture` makes a model of its PyTorch code (docs/own-model.md)";
@@ -141,6 +214,11 @@ TEST_CASE("a model type that is not built is told with what it needs", "[models]
         "config.json: /text_config/model_type: 'qwen3_5_text' needs layers of linear attention "
         "(the gated delta rule), which meshwright lacks" +
             road);
+  seen["text_config"] = counted_config("olmo");
+  CHECK(theirs(seen).name == "olmo of qwen3_5");
+  CHECK(error_with("bart-base", "architectures", json::array({"BartForCausalLM"})) ==
+        "config.json: /architectures: BartForCausalLM: a decoder of two stacks without its encoder "
+        "is not built");
   for (const UnbuiltType& row : unbuilt_types)
     CHECK(error_with("gpt2", "model_type", std::string(row.model_type)).find(row.lacks) !=
           std::string::npos);

@@ -254,6 +254,8 @@ int run_import_weights(const Options& options) {
   MadeParameters head = made_head(job, all, from);
   std::erase_if(head, [&](const auto& each) { return made.contains(each.first); });
   made.insert(head.begin(), head.end());
+  for (const std::string& name : all.ones)
+    made[name] = initial_values(all.whole.at(name), job.plan.training.seed);
   const FolderLock lock(job.checkpoint->folder);
   check_checkpoint_folder(job, false, true);
   std::vector<std::string> unused;
@@ -269,13 +271,15 @@ int run_import_weights(const Options& options) {
   warn_of_other_model(source, job);
   for (const auto& [name, values] : head)
     print_to(stderr, "{} has no {}; it begins with random values\n", source, name);
+  std::map<std::string, Shape> read = parameters;
+  for (const std::string& name : all.ones) read.erase(name);
   print(options,
         {{"checkpoint", step_folder(job.checkpoint->folder, 0)},
          {"from", source},
-         {"tensors", parameters.size()},
-         {"parameters", count_of(parameters)},
+         {"tensors", read.size()},
+         {"parameters", count_of(read)},
          {"unused", unused}},
-        "imported " + show_count(count_of(parameters)) + " parameters from " + source +
+        "imported " + show_count(count_of(read)) + " parameters from " + source +
             (unused.empty() ? ""
                             : "; " + std::to_string(unused.size()) + " tensors were not needed (" +
                                   unused.front() + (unused.size() > 1 ? ", ...)" : ")")) +

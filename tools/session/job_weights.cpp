@@ -18,6 +18,7 @@ std::map<std::string, Shape> JobParameters::of_model() const {
   std::map<std::string, Shape> shapes_of_model = shapes;
   for (const Adapter& each : adapters)
     shapes_of_model.erase(each.first), shapes_of_model.erase(each.second);
+  for (const std::string& name : ones) shapes_of_model.erase(name);
   return shapes_of_model;
 }
 
@@ -31,8 +32,11 @@ JobParameters parameters_of(const Job& job) {
   Plan plan;
   plan.training = job.plan.training;
   plan.training.micro_batch = 1;
-  const Graph graph = add_adapters(build_graph(job.model, plan.training), plan);
   JobParameters found;
+  Graph of_model = build_graph(job.model, plan.training);
+  for (const Parameter& parameter : of_model.parameters)
+    if (!parameter.trainable && !job.model.captured) found.ones.insert(parameter.name);
+  const Graph graph = add_adapters(std::move(of_model), plan);
   for (const Parameter& parameter : graph.parameters) {
     found.shapes[parameter.name] = parameter.global_shape;
     found.whole[parameter.name] = parameter;

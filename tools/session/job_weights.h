@@ -21,10 +21,12 @@ struct JobParameters {
   PublishedParts parts;
   std::map<std::string, Parameter> whole;
   std::set<std::string> frozen;  // parameters that are not trained
+  std::set<std::string> ones;    // weights of norms that have none, which no published file has
   std::vector<Adapter> adapters;
   std::vector<std::string> trained_whole;  // modules that are trained besides the adapters
 
-  // Return the shapes of parameters. of_model() has the model's parameters without the adapters.
+  // Return the shapes of parameters. of_model() has the model's parameters as files have
+  // them, without the adapters.
   // of_adapters() has all parameters that are not frozen, which are those in an adapter's file.
   std::map<std::string, Shape> of_model() const;
   std::map<std::string, Shape> of_adapters() const;

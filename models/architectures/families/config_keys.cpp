@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "models/core/json.h"
 
@@ -147,6 +148,30 @@ void write_layer_types(const Model& model, json& config) {
   write_block_kinds(model, kind_by_window, config);
 }
 
+void place_windows(const std::vector<std::string>& types, Model& model) {
+  const auto is_full = [&](int block) { return types[block] == "full_attention"; };
+  const auto next_full = [&](int block, int end) {
+    while (block < end && !is_full(block)) ++block;
+    return block;
+  };
+  const int width = std::exchange(model.local_window, 1);
+  for (const bool ends_apart : {false, true}) {
+    int from = 0, to = model.layers;
+    while (ends_apart && from < to && is_full(from)) ++from;
+    while (ends_apart && to > from && is_full(to - 1)) --to;
+    const int first = next_full(from, to), second = next_full(first + 1, to);
+    model.local_period = first == to ? 1 : second < to ? second - first : model.layers;
+    model.global_place = first == to ? -1 : first % model.local_period;
+    model.local_from = from;
+    model.local_to = to < model.layers ? to : 0;
+    bool fits = true;
+    for (int block = 0; block < model.layers; ++block)
+      fits = fits && is_full(block) == (model.window_of(block) == 0);
+    if (fits) break;
+  }
+  model.local_window = width;
+}
+
 void read_windows_in_turn(Fields& fields, int usual_period, int usual_place, int usual_window,
                           Model& model) {
   const std::string_view key = "layer_types", pattern = "sliding_window_pattern";
@@ -164,18 +189,9 @@ void read_windows_in_turn(Fields& fields, int usual_period, int usual_place, int
   if (is_given(fields, key)) {
     const auto types = fields.required<std::vector<std::string>>(key);
     check_names_each(fields, key, types.size(), model);
-    const auto is_full = [](const std::string& type) { return type == "full_attention"; };
-    const auto first = std::ranges::find_if(types, is_full);
-    any_window = !std::ranges::all_of(types, is_full);
-    if (first != types.end()) {
-      const auto second = std::find_if(first + 1, types.end(), is_full);
-      const bool is_only_one = second == types.end();
-      model.local_period = static_cast<int>(is_only_one ? model.layers : second - first);
-      model.global_place = static_cast<int>(first - types.begin()) % model.local_period;
-    } else {
-      model.local_period = 1;
-      model.global_place = -1;
-    }
+    any_window = std::ranges::any_of(
+        types, [](const std::string& type) { return type != "full_attention"; });
+    place_windows(types, model);
   }
   const std::string_view width = "sliding_window";
   if (fields.has(width) && !is_given(fields, width)) any_window = false;

@@ -2,6 +2,7 @@
 // their own rows. A function that reads throws InputError for a value that is not supported.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -74,6 +75,9 @@ inline constexpr ConfigKey layer_types{.read = check_layer_types, .write = write
 void read_windows_in_turn(Fields& fields, int usual_period, int usual_place, int usual_window,
                           Model& model);
 void write_windows_in_turn(const Model& model, nlohmann::json& config);
+// Sets which blocks have windows by their kinds, as far as the fields of the model can say it: the
+// first and the last ones may have none, and one in turn of those between.
+void place_windows(const std::vector<std::string>& types, Model& model);
 
 // Read and write which blocks have no rotary positions: those with a 0 in `no_rope_layers`, or
 // every `no_rope_layer_interval`-th block if the list is absent or empty.

@@ -1,7 +1,7 @@
 // DeepSeek-V2 and V3 have multi-head latent attention; build_attention.cpp has the names of its
 // matrices. They and GLM-4.5 choose experts by groups, have shared experts, and first blocks
 // without experts. Youtu and MiniCPM 3 have latent attention without experts. GLM-4.7-Flash is
-// DeepSeek-V3 with other keys in its file.
+// DeepSeek-V3 with other keys in its file, and A.X K1 with one norm more.
 #include <algorithm>
 #include <cmath>
 
@@ -168,6 +168,16 @@ void write_dots1_window(const Model& model, json& config) {
   config["max_window_layers"] = model.local_window > 0 ? model.local_from : model.layers;
 }
 
+void read_axk1_router(Fields& fields, Model& model) {
+  read_router(fields, {8, 4, 1, 2.5}, model);
+  read_dense_types(fields, 1, model);
+}
+
+void write_axk1_router(const Model& model, json& config) {
+  write_router(model, config);
+  write_dense_types(model, config);
+}
+
 // Reads the router of Hunyuan 3, whose bias is a parameter of the block.
 void read_hy_v3_router(Fields& fields, Model& model) {
   read_chosen_by_bias(fields, "num_experts", model);
@@ -269,6 +279,19 @@ constexpr ArchitectureInfo deepseek_v3 = [] {
                                    weights_of_chosen,
                                    {.read = read_deepseek_v3_router, .write = write_router}}};
   row.other_configs = {&glm4_lite_config, 1};
+  return row;
+}();
+
+// A.X K1 is DeepSeek-V3 with a norm of what the experts make.
+constexpr ArchitectureInfo axk1 = [] {
+  ArchitectureInfo row = deepseek_v3;
+  row.name = "axk1";
+  row.mlp_out_norm = "post_mlp_layernorm";
+  row.experts_out_norm = true;
+  row.traits.experts = 192;
+  row.config.classes = {.generator = "AXK1ForCausalLM", .has_classifier = false};
+  row.config.keys[5] = {.read = read_axk1_router, .write = write_axk1_router};
+  row.other_configs = {};
   return row;
 }();
 

@@ -1,4 +1,5 @@
-// GPT 1 and 2, the models of EleutherAI (GPT-Neo, GPT-J and GPT-NeoX), and CodeGen, which is GPT-J.
+// GPT 1 and 2, the models of EleutherAI (GPT-Neo, GPT-J and GPT-NeoX), GPT-NeoX Japanese, and
+// CodeGen, which is GPT-J.
 
 #include "models/architectures/families/config_keys.h"
 #include "models/core/json.h"
@@ -57,6 +58,15 @@ void write_gpt_neo(const Model& model, json& config) {
   if (model.local_window > 0) config["window_size"] = model.local_window;
 }
 
+// Reads how many times as wide as the hidden size the MLPs of GPT-NeoX Japanese are.
+void read_japanese_ffn(Fields& fields, Model& model) {
+  model.ffn = number(fields, "intermediate_multiple_size", 4, 1) * model.hidden;
+}
+
+void write_japanese_ffn(const Model& model, json& config) {
+  config["intermediate_multiple_size"] = model.ffn / model.hidden;
+}
+
 // GPT 1 calls the tanh form "gelu".
 constexpr ActivationWord gpt1_words[] = {{"gelu", Activation::gelu_tanh}};
 
@@ -105,6 +115,31 @@ constexpr ArchitectureInfo gpt_neox = {
                              {.key = "use_parallel_residual",
                               .flags = {&Model::parallel_residual},
                               .usual = true}}}};
+
+// Only norms, and attention's last matrix in the last block, have biases.
+constexpr ArchitectureInfo gpt_neox_japanese = [] {
+  ArchitectureInfo row = gpt_neox;
+  row.name = "gpt_neox_japanese";
+  row.embeddings = {"gpt_neox_japanese.embed_in", "gpt_neox_japanese.embed_in"};
+  row.norms.final = "gpt_neox_japanese.final_layer_norm";
+  row.block = "gpt_neox_japanese.layers";
+  row.last_out_bias = "attention.dense_bias";
+  row.rotary_share = 1;
+  row.traits.tied_embeddings = true;
+  row.traits.parallel_residual = row.traits.biases = false;
+  row.traits.attention_bias = row.traits.attention_out_bias = false;
+  row.config =
+      ConfigFile{.classes = {.generator = "GPTNeoXJapaneseForCausalLM", .has_classifier = false},
+                 .sizes = {.kv_heads = "", .ffn = ""},
+                 .needs_ffn = false,
+                 .epsilon = "layer_norm_eps",
+                 .activation = {older_gelu},
+                 .rotary_base = "rotary_emb_base",
+                 .rotary_share = "rotary_pct",
+                 .fixed = {no_pad_token},
+                 .keys = {{.read = read_japanese_ffn, .write = write_japanese_ffn}}};
+  return row;
+}();
 
 constexpr ArchitectureInfo gpt_neo = {
     .name = "gpt_neo",

@@ -21,7 +21,10 @@ namespace meshwright::architectures {
   each(granitemoeshared) each(granitemoe_swa) each(glm) each(glm4) each(smollm3) each(ernie4_5) \
   each(ernie4_5_moe) each(olmo3) each(flex_olmo) each(exaone4) each(exaone_moe) each(cohere2) \
   each(phi) each(vaultgemma) each(openai_gpt) each(codegen) each(biogpt) each(minimax_m2) \
-  each(youtu) each(minicpm3) each(dots1) each(hy_v3) each(solar_open) each(mellum)
+  each(youtu) each(minicpm3) each(dots1) each(hy_v3) each(solar_open) each(mellum) \
+  each(ministral3) each(bitnet) each(hunyuan_v1_moe) each(cohere2_moe) each(gpt_neox_japanese) \
+  each(axk1) each(aria_text) each(afmoe) each(kolibri1) each(modernbert_decoder) \
+  each(flint) each(nanochat) each(olmo)
 // clang-format on
 
 #define MESHWRIGHT_ENUMERATOR(name) name,

@@ -1,4 +1,5 @@
-// OLMo 2 and 3 and FlexOlmo normalize what attention and MLP add to the residual stream.
+// OLMo has layer norms without weights. OLMo 2 and 3 and FlexOlmo normalize what attention and MLP
+// add to the residual stream.
 #include "models/architectures/families/like_llama.h"
 #include "models/core/json.h"
 
@@ -30,6 +31,21 @@ void write_flex_experts(const Model& model, json& config) {
 }
 
 }  // namespace
+
+constexpr ArchitectureInfo olmo = [] {
+  ArchitectureInfo row = like_llama("olmo");
+  row.bare_norms = true;
+  row.traits.rms_norm = row.traits.norm_bias = false;
+  row.traits.norm_epsilon = 1e-5;
+  row.config = ConfigFile{
+      .classes = {.generator = "OlmoForCausalLM"},
+      .epsilon = "",
+      .fixed = {{"clip_qkv", "null", "queries, keys and values that are clipped are not built"},
+                no_pad_token},
+      .early_keys = {unusual_head_dim},
+      .keys = {attention_bias}};
+  return row;
+}();
 
 constexpr ArchitectureInfo olmo2 = [] {
   ArchitectureInfo row = with_head_norms(like_llama("olmo2"));

@@ -1,4 +1,4 @@
-// Describes Qwen 2 and 3, without and with experts, and OLMoE.
+// Describes Qwen 2 and 3, without and with experts, OLMoE, Mellum and Flint.
 #include <algorithm>
 
 #include "models/architectures/families/like_llama.h"
@@ -72,6 +72,40 @@ void write_mellum_blocks(const Model& model, json& config) {
   config["rope_parameters"] = {
       {"full_attention", {{"rope_type", "default"}, {"rope_theta", model.rotary_base}}},
       {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
+}
+
+// Reads the experts of Flint: sigmoid scores without biases, and an MLP for all tokens. The first
+// two blocks have none, unless the file says it.
+void read_flint_experts(Fields& fields, Model& model) {
+  read_chosen_by_bias(fields, "num_experts", model);
+  model.shared_ffn = number(fields, "shared_expert_intermediate_size", 1024, 1);
+  if (is_given(fields, "mlp_only_layers")) return read_sparse_blocks(fields, model);
+  set_dense_blocks(fields, "mlp_only_layers", {0, 1}, model);
+}
+
+void write_flint_experts(const Model& model, json& config) {
+  config["num_experts"] = model.experts;
+  config["num_experts_per_tok"] = model.experts_per_token;
+  config["shared_expert_intermediate_size"] = model.shared_ffn;
+  write_sparse_blocks(model, config);
+  write_own_expert_keys(model, config);
+}
+
+// Reads the windows of Flint. Without a list, the first two blocks, the last one, and every fourth
+// one between have none. Only blocks with a window have rotary positions.
+void read_flint_windows(Fields& fields, Model& model) {
+  std::vector<std::string> types;
+  for (int block = 0; block < model.layers; ++block) {
+    const bool is_full = block < 2 || block % 4 == 1 || block == model.layers - 1;
+    types.emplace_back(is_full ? "full_attention" : "sliding_attention");
+  }
+  const std::string_view key = "layer_types";
+  if (is_given(fields, key)) types = fields.required<std::vector<std::string>>(key);
+  check_names_each(fields, key, types.size(), model);
+  place_windows(types, model);
+  model.local_window = number(fields, "sliding_window", 513, 1);
+  check_layer_types(fields, model);
+  turn_only_in_windows(model);
 }
 
 constexpr ConfigKey qwen_experts{.read = read_qwen_experts, .write = write_qwen_experts};
@@ -152,6 +186,25 @@ constexpr ArchitectureInfo olmoe = [] {
       .fixed = {{"clip_qkv", "null", "queries, keys and values that are clipped are not built"}},
       .early_keys = {head_dim},
       .keys = {attention_bias, qwen_experts, qwen_expert_shares}};
+  return row;
+}();
+
+constexpr ArchitectureInfo flint = [] {
+  ArchitectureInfo row = with_experts(qwen3, 256, 6);
+  row.name = "flint";
+  row.shared_experts = "mlp.shared_expert";
+  row.sinks = "self_attn.softmax_offset";
+  row.traits.sigmoid_scores = row.traits.attention_sinks = true;
+  row.config = ConfigFile{
+      .classes = {.generator = "FlintForCausalLM", .has_classifier = false},
+      .sizes = {.ffn = "moe_intermediate_size"},
+      .needs_kv_heads = true,
+      .no_yarn = "beside blocks without rotary positions is not built; use llama3",
+      .early_keys = {head_dim},
+      .keys = {attention_bias,
+               {.key = "norm_topk_prob", .negated = &Model::expert_weights_of_all, .usual = true},
+               {.read = read_flint_experts, .write = write_flint_experts},
+               {.read = read_flint_windows, .write = write_windows_in_turn}}};
   return row;
 }();
 

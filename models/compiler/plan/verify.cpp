@@ -105,6 +105,8 @@ Ruling check_supported(const Plan& plan, const ModelSizes& model) {
                   "lamb of a model with experts, each of which has a trust ratio of its own,")
       .not_yet_if(model.latent && cuts_tensors && p.tensor_layout == TensorLayout::memory,
                   "/parallelism/tensor_layout", "'memory' of latent attention")
+      .not_yet_if(model.bare_norms && cuts_tensors && p.tensor_layout == TensorLayout::memory,
+                  "/parallelism/tensor_layout", "'memory' of norms without weights")
       .not_yet_if(model.latent && !p.attends_to_whole_sequences(), "/parallelism/context_exchange",
                   "'{}' of latent attention (all_to_all is)",
                   context_exchange_names()[static_cast<std::size_t>(p.context_exchange)])

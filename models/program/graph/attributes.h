@@ -31,7 +31,9 @@ struct Attributes {
   int kv_heads = 0;  // on this rank
   int head_dim = 0;
   int rotary_dim = 0;       // 0: no rotation
-  int position_offset = 0;  // RoBERTa counts positions from 2
+  // RoBERTa's table counts positions from 2. Queries that grow (temperature) count them from 1, or
+  // with an offset of 1 from 0.
+  int position_offset = 0;
   int tensor_degree = 1;    // ranks over which a vocabulary-parallel or communication op works
   int context_degree = 1;   // ranks that share each sequence; each holds sequence_length tokens
   int ring_step = 0;        // context_attention: keys are from the rank this many places before in
@@ -47,7 +49,7 @@ struct Attributes {
   int rotary_original = 0;
   bool rotary_yarn = false, rotary_truncate = true;
   // rope: if it is not 0, heads are not rotated but multiplied by 1 + temperature * log(1 +
-  // floor((position in the sequence + 1) / temperature_floor)).
+  // floor((position in the sequence + 1 - position_offset) / temperature_floor)).
   double temperature = 0;
   int temperature_floor = 1;
   double scale = 1;            // gradients: 1 / targets of the global batch

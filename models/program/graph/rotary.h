@@ -63,9 +63,10 @@ struct RotaryScaling {
 };
 
 // Returns the factor by which rope multiplies a query at position `place` of the sequence instead
-// of rotating it (Attributes::temperature).
+// of rotating it (Attributes::temperature). Positions count from 1 - position_offset.
 inline double temperature_at(const Attributes& a, std::int64_t place) {
-  const double far = std::floor(static_cast<double>(place + 1) / a.temperature_floor);
+  const double far =
+      std::floor(static_cast<double>(place + 1 - a.position_offset) / a.temperature_floor);
   return 1 + a.temperature * std::log1p(far);
 }
 

@@ -78,7 +78,7 @@ struct Rotation {
   float rest;
   TokenRows tokens;
   double temperature;  // 0: pairs turn
-  int temperature_floor;
+  int temperature_floor, position_offset;
   const int* documents;  // null: each sequence is one document
   long long apart;       // distance, in rows, between rows of one position
 
@@ -94,7 +94,7 @@ struct Rotation {
 
   // Returns the factor for a position, as temperature_at() in models/program/graph/rotary.h does.
   __device__ float grown_at(double position) const {
-    const double far = floor((position + 1) / temperature_floor);
+    const double far = floor((position + 1 - position_offset) / temperature_floor);
     return static_cast<float>(1 + temperature * log1p(far));
   }
 
@@ -254,15 +254,25 @@ void rotate(const KernelCall& k) {
                             ? std::min(a.heads + a.kv_heads, all_heads)
                         : per_head ? all_heads / 3 * 2
                                    : all_heads;
-    const Rotation<T> rotation{k.in<T>(0),    k.out<T>(0),
-                               rows,          width,
-                               a.head_dim,    a.rotary_dim,
-                               turning,       writes_rest ? all_heads - turning : 0,
-                               per_head,      a.rotary_interleaved,
-                               writes_rest,   turn,
-                               rest,          TokenRows(k),
-                               a.temperature, a.temperature_floor,
-                               documents,     apart};
+    const Rotation<T> rotation{k.in<T>(0),
+                               k.out<T>(0),
+                               rows,
+                               width,
+                               a.head_dim,
+                               a.rotary_dim,
+                               turning,
+                               writes_rest ? all_heads - turning : 0,
+                               per_head,
+                               a.rotary_interleaved,
+                               writes_rest,
+                               turn,
+                               rest,
+                               TokenRows(k),
+                               a.temperature,
+                               a.temperature_floor,
+                               a.position_offset,
+                               documents,
+                               apart};
     const int threads = std::clamp((rotation.units(vector) + 31) / 32 * 32, 32, most_threads);
     launch(rotate_kernel<vector, T>, {blocks_for(std::min(rows, apart), 1)},
            {static_cast<unsigned int>(threads)},

@@ -92,6 +92,9 @@ class BlockSplitter : public Splitter {
       case SplitRule::linear:
         return split_linear(node);
       case SplitRule::heads:
+        // This is a norm of whole rows without weights, which has one head.
+        if (node.op == Op::head_norm && layout(node.inputs[0]) != Held::columns)
+          return split_rows(node);
         return split_attention(node);
       case SplitRule::rows:
         // This is a norm over all queries or all keys together, whose columns the ranks share.
