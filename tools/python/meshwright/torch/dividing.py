@@ -191,13 +191,13 @@ class Placing:
         from .divided_shapes import placed
         for place, call in enumerate(self.program.calls):
             self._call = call
+            if call.context.gradients and any(value in self._learns for value in values_in((call.args, call.kwargs))):
+                self._learns.add(call.result)
             if word_of(call) == "_assert_tensor_metadata":   # the whole program has checked it
                 continue
             if self._is_view(call):
                 self._deferred[call.result] = call
                 continue
-            if call.context.gradients and any(value in self._learns for value in values_in((call.args, call.kwargs))):
-                self._learns.add(call.result)
             for value in set(values_in((call.args, call.kwargs))):
                 if isinstance(self.state(value), PartialSum) and word_of(call) not in _KEEP_SUMS:
                     self._add_up(value)
