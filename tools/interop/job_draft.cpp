@@ -4,7 +4,9 @@
 #include <limits>
 #include <utility>
 
+#include "models/architectures/model.h"
 #include "models/job/job_overrides.h"
+#include "tools/interop/model_names.h"
 
 namespace meshwright::interop {
 
@@ -75,8 +77,12 @@ std::int64_t JobDraft::count(std::string_view key, std::int64_t fallback) const 
 }
 
 std::int64_t JobDraft::model_layers() const {
-  for (const char* key : {"model.num_hidden_layers", "model.n_layer", "model.layers"})
-    if (const json found = value(key); found.is_number_integer()) return count(key);
+  json model = value("model");
+  if (model.is_string() && architectures::is_zoo_name(model)) model = config_of_zoo(model);
+  for (const char* key : {"num_hidden_layers", "n_layer", "num_layers", "layers"})
+    if (model.is_object() && model.contains(key))
+      if (const json found = model[key]; found.is_number() && found >= 1 && found <= 1e6)
+        return found.get<std::int64_t>();
   return 0;
 }
 

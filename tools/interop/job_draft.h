@@ -29,7 +29,8 @@ class JobDraft {
   // Returns the value of a key that counts things, rounded down. Returns `fallback` if the key has
   // no number, and 1 if its number is not between 1 and 2^31 - 1.
   std::int64_t count(std::string_view key, std::int64_t fallback = 1) const;
-  // Returns the number of layers if the key `model` is an object that gives it, otherwise 0.
+  // Returns the number of layers if the key `model` names a model of the zoo or is an object that
+  // gives it, otherwise 0.
   std::int64_t model_layers() const;
   const json& job() const { return job_; }
   // Applies arguments KEY=VALUE of --set. From then on, set() does not change these keys. Each KEY

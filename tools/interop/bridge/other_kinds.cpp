@@ -4,6 +4,7 @@
 
 #include "models/core/error.h"
 #include "tools/interop/bridge/bridge.h"
+#include "tools/interop/model_names.h"
 
 namespace meshwright::interop {
 
@@ -56,13 +57,25 @@ bool is_in(const Settings& settings, std::string_view name, const Setting*& foun
   return found != nullptr;
 }
 
+// Returns whether --set gives the model, or the recipe names one whose language model is known.
+bool names_language_model(const Settings& settings, const JobDraft& given) {
+  const Setting* named = nullptr;
+  return given.is_given("model") || (is_in(settings, "recipe.model", named) &&
+                                     named->value.is_string() &&
+                                     !language_model_of(named->value).empty());
+}
+
 }  // namespace
 
 void refuse_other_bridge_files(Settings& settings, const JobDraft& given) {
   const Setting* found = nullptr;
+  if (is_in(settings, "model.freeze_language_model", found) && found->value == true)
+    throw InputError(found->place + ": " + found->name +
+                     ": the file trains the towers of pictures beside a frozen language model, "
+                     "which is not built");
   for (const OtherKind& row : kinds) {
     if (!is_in(settings, row.name, found)) continue;
-    if (!row.is_fine_with_model || !given.is_given("model"))
+    if (!row.is_fine_with_model || !names_language_model(settings, given))
       throw InputError(found->place + ": " + found->name + ": the file " + std::string(row.kind));
     settings.note(settings.where(*found) + "the language model alone is planned, without pictures");
     return;

@@ -92,7 +92,7 @@ Rule recipe_model_rule_of_bridge() {
             const Setting* setting = from.read(name);
             if (setting == nullptr || to.has("model")) return;
             if (setting->value.is_string() && architectures::is_zoo_name(setting->value))
-              to.set("model", setting->value);
+              to.set("model", model_of_zoo(setting->value));
             else
               take_named_model(from, name, to);
           },
@@ -100,11 +100,22 @@ Rule recipe_model_rule_of_bridge() {
           "the model of a recipe in Python; read only"};
 }
 
+Rule recipe_machine_rule() {
+  static constexpr const char* name = "recipe.machine";
+  return {{"cluster.machine"},
+          {name},
+          [](Settings& from, JobDraft& to) {
+            if (const auto machine = from.word(name)) to.set("cluster.machine", *machine);
+          },
+          nullptr,
+          "the kind of GPU in the name of a recipe in Python; read only"};
+}
+
 }  // namespace
 
 const Rules& bridge_rules() {
   static const Rules rules = [] {
-    Rules all = {recipe_model_rule_of_bridge()};
+    Rules all = {recipe_model_rule_of_bridge(), recipe_machine_rule()};
     for (const Rule& rule : megatron_rules()) all.push_back(rule);
     all.push_back(refused_rule());
     all.push_back(offload_rule());

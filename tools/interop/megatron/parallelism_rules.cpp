@@ -6,6 +6,7 @@
 #include "models/core/error.h"
 #include "tools/interop/amounts.h"
 #include "tools/interop/megatron/megatron.h"
+#include "tools/interop/model_names.h"
 
 namespace meshwright::interop {
 
@@ -164,7 +165,7 @@ Rule expert_tensor_rule() {
           [](Settings& from, JobDraft& to) {
             const std::int64_t tensor = to.count("parallelism.tensor");
             const std::int64_t given = from.whole("expert-tensor-parallel-size").value_or(tensor);
-            if (from.whole("num-experts").value_or(0) > 1 && tensor > 1)
+            if (experts_of(to) > 1 && tensor > 1)
               to.set("parallelism.expert_tensor", given);
           },
           [](const JobValues& from, Settings& to) {

@@ -299,12 +299,19 @@ Rule recompute_rule() {
 
 Rule optimizer_rule() {
   return {
-      {"training.optimizer", "training.master_weights", "training.moments_precision"},
+      {"training.optimizer", "training.master_weights", "training.moments_precision",
+       "training.momentum", "parallelism.shard_layout"},
       {"optimizer", "use-precision-aware-optimizer", "main-params-dtype", "main-grads-dtype",
-       "exp-avg-dtype", "exp-avg-sq-dtype", "use-bnb-optimizer"},
+       "exp-avg-dtype", "exp-avg-sq-dtype", "use-bnb-optimizer", "muon-momentum"},
       [](Settings& from, JobDraft& to) {
-        const std::string name = from.word("optimizer", {"adam", "sgd"}).value_or("adam");
-        to.set("training.optimizer", name == "adam" ? "adamw" : name);
+        const std::string name =
+            from.word("optimizer", {"adam", "sgd", "muon", "dist_muon"}).value_or("adam");
+        const bool is_muon = name == "muon" || name == "dist_muon";
+        to.set("training.optimizer", is_muon ? "muon" : name == "adam" ? "adamw" : name);
+        if (is_muon) to.set("training.momentum", from.number("muon-momentum").value_or(0.95));
+        // The distributed one shares out whole matrices.
+        if (is_muon && to.number("parallelism.zero_stage", 0) == 1)
+          to.set("parallelism.shard_layout", "whole");
         if (from.flag("use-bnb-optimizer").value_or(false))  // bigscience's fork has it
           to.set("training.moments_precision", "8bit");
         const bool aware = from.flag("use-precision-aware-optimizer").value_or(false);

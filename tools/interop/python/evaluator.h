@@ -1,6 +1,6 @@
 // Evaluates functions of a Python program that puts a configuration together: assignments, calls of
-// functions of the same file and of files beside it, and conditions on known values. Nothing is
-// executed, and no other statement has an effect.
+// functions of the same file and of files beside it, loops over known lists, and conditions on
+// known values. Nothing is executed, and no other statement has an effect.
 #pragma once
 
 #include <map>
@@ -14,10 +14,6 @@
 
 namespace meshwright::interop {
 
-// The name under which an object holds what it was made by: "Trainer" of Trainer(devices=8). Its
-// arguments are the other items, those without a name under their index.
-constexpr std::string_view made_by = "_target_";
-
 struct PythonFunction {
   std::string name;
   std::vector<std::pair<std::string, json>> parameters;  // with their defaults
@@ -25,16 +21,28 @@ struct PythonFunction {
   int line = 0;
 };
 
+class PythonFile;
+
+// Holds what all files of one evaluation share.
+struct PythonWork {
+  std::map<std::string, std::unique_ptr<PythonFile>> files;  // by path; null if there is none
+  std::size_t steps = 0;          // statements and values so far
+  std::set<std::string> unknown;  // functions that are in no file, and are given an object
+  std::string raised;             // what the exception says that no `try` has caught so far
+};
+
 class PythonFile {
  public:
-  PythonFile(const std::string& text, std::string file);
+  PythonFile(std::string file, PythonWork& work) : file_(std::move(file)), work_(work) {}
+
+  // Takes the functions, imports and constants of the program's text. Call it once.
+  void read(const std::string& text);
 
   const std::map<std::string, PythonFunction>& functions() const { return functions_; }
-  // Returns what a function returns if it is called with `given` (by name or by index). Values that
-  // only the running program has are open (values.h). Throws InputError if calls go too deep.
-  json call(const std::string& name, const json& given, int depth = 0);
-  // Returns the names of called functions that are in no file, for a note.
-  const std::set<std::string>& unknown_calls() const { return unknown_; }
+  // Returns what a function returns if it is called with `given` (by name or by index), and leaves
+  // the changes that it makes to these objects in `given`. Values that only the running program has
+  // are open (values.h). Throws InputError if calls go too deep.
+  json call(const std::string& name, json& given, int depth = 0);
 
  private:
   struct Import {
@@ -44,16 +52,21 @@ class PythonFile {
   friend class PythonBody;
 
   void find_functions();
+  PythonFunction function_at(std::size_t at);
   void read_import(std::size_t at);
+  bool holds(const std::string& name) const {
+    return functions_.contains(name) || imports_.contains(name);
+  }
   PythonFile* file_of(const std::string& module);
+  // Returns a constant of this file or one that it imports, or null.
+  const json* constant(const std::string& name, int depth = 0);
 
   std::string file_;
   std::vector<PythonToken> tokens_;
   std::map<std::string, PythonFunction> functions_;
   std::map<std::string, Import> imports_;
   Names constants_;
-  std::map<std::string, std::unique_ptr<PythonFile>> files_;  // by module
-  std::set<std::string> unknown_;
+  PythonWork& work_;
 };
 
 }  // namespace meshwright::interop

@@ -193,7 +193,18 @@ void add_nemo(const json& recipe, RecipeSettings& to) {
   to.take_out("comm_overlap.tp_comm_overlap_cfg");
 }
 
-// "llama3_8b_pretrain_16gpu_h100_bf16_config" is a recipe for 16 GPUs.
+// Machines with the GPUs that names of recipes say. Hosts of a rack share NVLink, and count as one.
+struct NamedGpu {
+  std::string_view word, machine;  // without a machine: none is known here
+  int of_host;
+};
+constexpr NamedGpu named_gpus[] = {
+    {"gb200", "gb200-nvl72", 72}, {"gb300", "gb300-nvl72", 72}, {"vr200", "", 72},
+    {"h100", "dgx-h100", 8},      {"h200", "dgx-h200", 8},      {"b200", "dgx-b200", 8},
+    {"b300", "dgx-b300", 8},
+};
+
+// "llama3_8b_pretrain_16gpu_h100_bf16_config" is a recipe for 16 GPUs of the kind H100.
 void add_ranks(const std::string& name, RecipeSettings& to) {
   const std::size_t at = name.find("gpu_");
   std::size_t begin = at;
@@ -203,13 +214,19 @@ void add_ranks(const std::string& name, RecipeSettings& to) {
   constexpr std::size_t most_digits = 6;
   if (at == std::string::npos || begin == at || at - begin > most_digits) return;
   const int gpus = std::stoi(name.substr(begin, at - begin));
-  constexpr int of_host = 8;
-  const bool is_one_host = gpus <= of_host || gpus % of_host != 0;
-  to.add("torchrun.nnodes", is_one_host ? 1 : gpus / of_host);
-  to.add("torchrun.nproc-per-node", is_one_host ? gpus : of_host);
+  const std::string after = name.substr(at + 4);
+  NamedGpu gpu{"", "", 8};
+  for (const NamedGpu& row : named_gpus)
+    if (after.starts_with(row.word)) gpu = row;
+  int each = std::max(1, std::min(gpus, gpu.of_host));
+  while (gpus % each != 0) --each;
+  to.add("torchrun.nnodes", gpus / each);
+  to.add("torchrun.nproc-per-node", each);
+  if (!gpu.machine.empty()) to.add("recipe.machine", gpu.machine);
   to.note("the name of the recipe says " + std::to_string(gpus) + " GPUs; they are taken as " +
-          std::to_string(is_one_host ? 1 : gpus / of_host) + " x " +
-          std::to_string(is_one_host ? gpus : of_host));
+          std::to_string(gpus / each) + " x " + std::to_string(each) +
+          (gpu.machine.empty() ? "" : " of " + std::string(gpu.machine)) +
+          "; --set cluster.machine says another machine");
 }
 
 void add_bridge(const std::string& name, const json& recipe, RecipeSettings& to) {
@@ -268,7 +285,9 @@ bool has_recipes(const std::string& text) {
 
 Settings read_recipe(const std::string& text, const std::string& file,
                      const std::map<std::string, std::string>& defines) {
-  PythonFile program(text, file);
+  PythonWork work;
+  PythonFile program(file, work);
+  program.read(text);
   const bool is_nemo = text.find("run.Partial") != std::string::npos;
   const std::vector<std::string> names = recipes_of(program, is_nemo);
   if (names.empty())
@@ -289,11 +308,12 @@ Settings read_recipe(const std::string& text, const std::string& file,
     given[parameter] = parsed.is_discarded() ? json(value) : parsed;
   }
   const json recipe = program.call(name, given);
+  if (!work.raised.empty()) throw InputError(work.raised);
   RecipeSettings to(place_at(file, program.functions().at(name).line), file);
   if (!recipe.is_object())
     throw InputError(to.place() + ": " + name + " returns nothing that could be followed");
   is_nemo ? add_nemo(recipe, to) : add_bridge(name, recipe, to);
-  for (const std::string& call : program.unknown_calls())
+  for (const std::string& call : work.unknown)
     to.note(call + "() changes the recipe in another file, which is not read");
   return std::move(to.settings());
 }

@@ -1,15 +1,35 @@
 #include "tools/interop/python/values.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
 namespace meshwright::interop {
 
+namespace {
+
+constexpr std::int64_t most_items = 4096;  // of a list that a program repeats
+
+}  // namespace
+
 json open_value(const std::string& name) { return "${" + name + "}"; }
 
 bool is_open_value(const json& value) {
   return value.is_string() && value.get_ref<const std::string&>().starts_with("${");
+}
+
+std::optional<bool> truth_of(const json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number()) return value != 0;
+  if (is_open_value(value)) return std::nullopt;
+  if (value.is_object() && value.contains(std::string(made_by))) {
+    const std::string made = value[std::string(made_by)];
+    const std::string last = made.substr(made.rfind('.') + 1);
+    const bool is_class = !last.empty() && std::isupper(static_cast<unsigned char>(last[0])) != 0;
+    return is_class ? std::optional(true) : std::nullopt;
+  }
+  return value.is_string() ? value != "" : !value.empty();
 }
 
 json combined(const json& left, const std::string& sign, const json& right) {
@@ -19,6 +39,15 @@ json combined(const json& left, const std::string& sign, const json& right) {
   if (sign == "+" && left.is_array() && right.is_array()) {
     json all = left;
     for (const json& each : right) all.push_back(each);
+    return all;
+  }
+  if (sign == "*" && left.is_array() && right.is_number_integer()) {
+    json all = json::array();
+    const std::int64_t times = right;
+    if (times * static_cast<std::int64_t>(left.size()) > most_items || times > most_items)
+      return open_value("list");
+    for (std::int64_t i = 0; i < times; ++i)
+      for (const json& each : left) all.push_back(each);
     return all;
   }
   if (sign == "|" && left.is_object() && right.is_object()) {
@@ -34,6 +63,7 @@ json combined(const json& left, const std::string& sign, const json& right) {
                         : sign == "*"  ? a * b
                         : b == 0       ? 0
                         : sign == "//" ? std::floor(a / b)
+                        : sign == "%"  ? a - b * std::floor(a / b)
                                        : a / b;
   if (sign == "**") return open_value("expression");
   if (left.is_number_integer() && right.is_number_integer() && sign != "/" &&
@@ -67,8 +97,8 @@ std::optional<bool> related(const json& left, const std::string& sign, const jso
   if (sign == "!=") return left != right;
   if (sign == "in" && right.is_array())
     return std::find(right.begin(), right.end(), left) != right.end();
-  if (sign == "in" && right.is_object() && left.is_string())
-    return right.contains(left.get<std::string>());
+  if (sign == "in" && right.is_object())
+    return right.contains(left.is_string() ? left.get<std::string>() : left.dump());
   if (!left.is_number() || !right.is_number()) return std::nullopt;
   const double a = left, b = right;
   return sign == "<" ? a < b : sign == ">" ? a > b : sign == "<=" ? a <= b : a >= b;

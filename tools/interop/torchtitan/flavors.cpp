@@ -76,7 +76,8 @@ json model_of_flavor(std::string_view family, std::string_view flavor) {
     }
   for (const NamedFlavor& row : flavors)
     if (row.family == family && row.flavor == wanted)
-      return row.model.starts_with('{') ? json::parse(row.model) : json(row.model);
+      return row.model.starts_with('{') ? json::parse(row.model)
+                                        : model_of_zoo(std::string(row.model));
   return nullptr;
 }
 
