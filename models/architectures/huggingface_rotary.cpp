@@ -27,7 +27,7 @@ void read_yarn(Fields& rope, Model& model) {
   const double fast = number("beta_fast", 0), slow = number("beta_slow", 0);
   model.rotary_high = fast == 0 ? 32 : fast;
   model.rotary_low = slow == 0 ? 1 : slow;
-  if (model.rotary_high <= model.rotary_low) rope.fail("beta_fast", "must be above beta_slow");
+  if (model.rotary_high < model.rotary_low) rope.fail("beta_fast", "must not be below beta_slow");
   const std::string_view length = "original_max_position_embeddings";
   model.rotary_original = rope.required<int>(length);
   if (model.rotary_original < 1) rope.fail(length, "must be 1 or more");

@@ -58,12 +58,18 @@ TEST_CASE("parameter counts are the published ones", "[models][importers]") {
   CHECK(count("olmoe-1b-7b-0924") == 6'919'161'856);
   CHECK(count("glm-4.5-air") == 106'852'245'504);
   CHECK(count("deepseek-v2-lite") == 15'706'484'224);
+  CHECK(count("deepseek-v2") == 235'741'434'880);
   CHECK(count("deepseek-v3") == 671'026'404'352);
+  CHECK(count("kimi-k2") == 1'026'408'232'448);
+  CHECK(count("moonlight-16b-a3b") == 15'960'111'936);
   CHECK(count("qwen1.5-moe-a2.7b") == 14'315'784'192);
   CHECK(count("granite-3.0-1b-a400m") == 1'334'628'352);
   CHECK(count("gpt-oss-20b") == 20'914'757'184);
   CHECK(count("gpt-oss-120b") == 116'829'156'672);
   CHECK(count("gemma-3-1b") == 999'885'952);
+  CHECK(count("gemma-3-4b") == 3'880'263'168);
+  CHECK(count("gemma-3-12b") == 11'766'034'176);
+  CHECK(count("gemma-3-27b") == 27'009'346'304);
   CHECK(count("llama-4-scout-17b-16e") == 107'769'861'120);
   CHECK(count("llama-4-maverick-17b-128e") == 400'711'848'960);
   CHECK(count("phi-3-mini-4k-instruct") == 3'821'079'552);

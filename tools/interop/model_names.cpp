@@ -22,17 +22,63 @@ constexpr LanguageModel language_models[] = {
     {"qwen3-vl-2b", "qwen3-1.7b"},             {"qwen3-vl-4b", "qwen3-4b"},
     {"qwen3-vl-8b", "qwen3-8b"},               {"qwen3-vl-32b", "qwen3-32b"},
     {"qwen3-vl-30b-a3b", "qwen3-30b-a3b"},     {"qwen3-vl-235b-a22b", "qwen3-235b-a22b"},
-    {"qwen3-omni-30b-a3b", "qwen3-30b-a3b"},
+    {"qwen3-omni-30b-a3b", "qwen3-30b-a3b"},   {"gemma-3-4b", "gemma-3-4b"},
+    {"gemma-3-12b", "gemma-3-12b"},            {"gemma-3-27b", "gemma-3-27b"},
+    {"glm-4.5v", "glm-4.5-air"},               {"kimi-k2.5", "kimi-k2"},
 };
+
+constexpr std::string_view state_spaces = "has state-space layers (Mamba)";
+constexpr std::string_view delta_rule = "has layers of linear attention (a gated delta rule)";
+constexpr std::string_view indexer = "attends to the tokens that an indexer chooses";
+constexpr std::string_view diffusion = "makes pictures by diffusion";
+
+// Models whose layers are not built, by the beginning of their names or by the class of
+// Megatron-Bridge that makes them, and why.
+struct UnbuiltModel {
+  std::string_view begin, why;
+};
+constexpr UnbuiltModel unbuilt_models[] = {
+    {"nemotron-h", state_spaces},
+    {"nemotron-3", state_spaces},
+    {"nvidia-nemotron-3", state_spaces},
+    {"nvidia-nemotron-nano", state_spaces},
+    {"hybridmodelprovider", state_spaces},
+    {"qwen3-next", delta_rule},
+    {"qwen3.5", delta_rule},
+    {"kimi-linear", delta_rule},
+    {"glm-5", indexer},
+    {"deepseek-v3.2", indexer},
+    {"deepseek-v4", indexer},
+    {"minimax-m3", indexer},
+    {"ministral-3", "has queries that grow with their position in every block"},
+    {"gemma-4", "has embeddings of each block"},
+    {"wanmodelprovider", diffusion},
+    {"fluxbridge", diffusion},
+};
+
+// Returns a name without its owner, in lower case.
+std::string last_part(const std::string& name) {
+  std::string last = name.substr(name.rfind('/') + 1);
+  std::ranges::transform(last, last.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return last;
+}
 
 }  // namespace
 
 std::string language_model_of(const std::string& name) {
-  std::string wanted = name.substr(name.rfind('/') + 1);
-  std::ranges::transform(wanted, wanted.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string wanted = last_part(name);
   for (const LanguageModel& row : language_models)
     if (wanted.starts_with(row.begin)) return std::string(row.of);
+  return {};
+}
+
+std::string why_unbuilt(const std::string& name) {
+  const std::string wanted = last_part(name);
+  for (const UnbuiltModel& row : unbuilt_models)
+    if (wanted.starts_with(row.begin))
+      return name + " " + std::string(row.why) +
+             ", which is not built; --set model=NAME plans another model in its place";
   return {};
 }
 
@@ -58,9 +104,10 @@ std::int64_t experts_of(const JobDraft& draft) {
 void take_named_model(Settings& from, const std::string& setting, JobDraft& to) {
   const auto name = from.word(setting);
   if (!name || to.has("model")) return;
-  const std::string found = zoo_name_of(*name);
-  const std::string language = found.empty() ? language_model_of(*name) : "";
+  const std::string language = language_model_of(*name);
+  const std::string found = language.empty() ? zoo_name_of(*name) : "";
   if (found.empty() && language.empty()) {
+    if (const std::string why = why_unbuilt(*name); !why.empty()) from.fail(setting, why);
     to.ask("model", from.spelled(setting) + " " + *name + " is not in the zoo");
     return;
   }

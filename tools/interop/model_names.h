@@ -20,6 +20,10 @@ json model_of_zoo(const std::string& name);
 // speech and texts, by its name on the Hub, or "" if none is known.
 std::string language_model_of(const std::string& name);
 
+// Returns a sentence that says why a model of this name, or made by this class, is not built, or ""
+// if nothing is known of it.
+std::string why_unbuilt(const std::string& name);
+
 // Returns the number of experts in a layer of the draft's model, or 0 if it has none or no model.
 std::int64_t experts_of(const JobDraft& draft);
 

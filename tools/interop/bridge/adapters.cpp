@@ -89,6 +89,11 @@ void read_adapter(Settings& from, JobDraft& to) {
   if (kind != "lora" && !kind.ends_with(".LoRA"))
     from.fail(word != nullptr ? "peft" : "peft._target_",
               "'" + kind + "': such adapters are not built; lora is");
+  const std::string precision = to.word("training.precision", "bf16");
+  if (!to.is_given("training.precision") && (precision == "fp8" || precision == "nvfp4"))
+    from.fail(word != nullptr ? "peft" : "peft._target_",
+              "adapters are not built beside products in " + precision +
+                  "; --set training.precision=bf16 plans them in 16 bits, which takes longer");
   if (!to.is_given("training.lora")) set_adapter(from, "peft.", "dim", "dropout", "all-linear", to);
 }
 

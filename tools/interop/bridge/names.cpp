@@ -73,7 +73,6 @@ constexpr BridgeName bridge_rows[] = {
     {"model.recompute_method", "recompute-method", same},
     {"model.recompute_num_layers", "recompute-num-layers", same},
     {"model.recompute_modules", "recompute-modules", same},
-    {"model.attention_backend", "attention-backend", same},
     {"model.cuda_graph_impl", "cuda-graph-impl", same},
     {"model.enable_cuda_graph", "enable-cuda-graph", flag},
     {"model.external_cuda_graph", "external-cuda-graph", flag},

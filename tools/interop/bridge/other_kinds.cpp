@@ -69,6 +69,10 @@ bool names_language_model(const Settings& settings, const JobDraft& given) {
 
 void refuse_other_bridge_files(Settings& settings, const JobDraft& given) {
   const Setting* found = nullptr;
+  if (!given.is_given("model") && is_in(settings, "recipe.model", found) &&
+      found->value.is_string())
+    if (const std::string why = why_unbuilt(found->value); !why.empty())
+      throw InputError(found->place + ": " + why);
   if (is_in(settings, "model.freeze_language_model", found) && found->value == true)
     throw InputError(found->place + ": " + found->name +
                      ": the file trains the towers of pictures beside a frozen language model, "

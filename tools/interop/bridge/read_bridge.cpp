@@ -69,6 +69,15 @@ void say_model(Translation& file) {
     file.say("num-query-groups", value, {"model.num_query_groups"});
     file.say("group-query-attention", true, {"model.num_query_groups"});
   }
+  // A model that the file sizes itself has the tokenizer's vocabulary if it gives none.
+  const Setting* words = file.find("tokenizer.vocab_size");
+  if (words != nullptr && file.find("model.vocab_size") == nullptr &&
+      file.find("model.num_layers") != nullptr) {
+    const json size = words->value;
+    file.say("vocab-size", size, {"tokenizer.vocab_size"});
+  }
+  if (const Setting* backend = file.find("model.attention_backend"); backend != nullptr)
+    file.say("attention-backend", last_word(backend->value), {"model.attention_backend"});
   const char* name = "model.pipeline_model_parallel_layout";
   if (const Setting* layout = file.find(name); layout != nullptr && layout->value.is_array())
     file.say("pipeline-model-parallel-layout", layout_of(file, *layout), {name});
@@ -121,6 +130,12 @@ void say_usual(Translation& file) {
     file.usual("weight-decay", "optimizer.weight_decay", 0.1);
   if (!flag_is_there({"optimizer.adam_beta2"}))
     file.usual("adam-beta2", "optimizer.adam_beta2", 0.95);
+  // Unlike Megatron-LM, Bridge does not split experts that ranks share over the tensor group
+  // (models/transformer_config.py).
+  const Setting* expert = file.find("model.expert_model_parallel_size");
+  if (expert != nullptr && expert->value.is_number() && expert->value > 1 &&
+      file.find("model.expert_tensor_parallel_size") == nullptr)
+    file.usual("expert-tensor-parallel-size", "model.expert_tensor_parallel_size", 1);
   // If the file does not size the model, the model is a recipe's, which has no dropout, and splits
   // sequences if it splits tensors.
   if (file.find("model.num_layers") == nullptr) {

@@ -9,6 +9,10 @@ namespace meshwright::interop {
 
 namespace {
 
+constexpr const char* by_tokenizer = "tokenizer.use_tokenizer_vocab_size";
+constexpr const char* tokenizer_type = "tokenizer.tokenizer_type";
+constexpr const char* tokenizer_words = "tokenizer.vocab_size";
+
 // A setting of models that are not built here. An import rejects it unless its value is null or
 // `harmless`.
 struct Refused {
@@ -30,8 +34,6 @@ const std::vector<Refused>& refused() {
       {"model.moe_latent_size", 0, "latent experts are not built"},
       {"model.glu_linear_offset", 0.0, "such a gate is not built"},
       {"model.fp32_residual_connection", false, "residuals in fp32 are not built"},
-      {"model.layernorm_zero_centered_gamma", false, "norms whose weights start at 0 are not built",
-       "gemma"},
       {"model.rotary_interleaved", false, "interleaved rotary pairs are not built here", "glm"},
       {"model.peft", false, "training of adapters is not built"}};
   return rows;
@@ -83,11 +85,41 @@ Rule offload_rule() {
           "the layers that stay are the horizon"};
 }
 
+// Norms that multiply by 1 + their weights cost what others cost. Gemma's are such.
+Rule norms_rule() {
+  static constexpr const char* name = "model.layernorm_zero_centered_gamma";
+  return {{"model"},
+          {name},
+          [](Settings& from, JobDraft& to) {
+            const json model = to.value("model");
+            const std::string type = model.is_object() ? model.value("model_type", "") : "";
+            if (from.flag(name).value_or(false) && !type.starts_with("gemma"))
+              to.remark(from.spelled(name) +
+                        ": norms multiply by their weights here, not by 1 + their weights, at the "
+                        "same cost");
+          },
+          nullptr};
+}
+
+// Takes the vocabulary of a tokenizer that only has a size, if the recipe lets it size the model.
+void take_vocabulary(Settings& from, JobDraft& to) {
+  const bool sizes = from.flag(by_tokenizer).value_or(false);
+  const std::string type = from.word(tokenizer_type).value_or("");
+  const std::int64_t words = from.whole(tokenizer_words).value_or(0);
+  json model = to.value("model");
+  if (!sizes || type != "NullTokenizer" || words < 1 || model.is_null()) return;
+  if (model.is_string()) model = config_of_zoo(model);
+  model["vocab_size"] = words;
+  to.set("model", std::move(model));
+  to.remark(from.spelled(tokenizer_words) + " " + std::to_string(words) + ": the recipe's " + type +
+            " sizes the model's vocabulary");
+}
+
 // A recipe in Python names its model by its place on the Hub, or by a class of NeMo.
 Rule recipe_model_rule_of_bridge() {
   static constexpr const char* name = "recipe.model";
   return {{"model"},
-          {name},
+          {name, by_tokenizer, tokenizer_type, tokenizer_words},
           [](Settings& from, JobDraft& to) {
             const Setting* setting = from.read(name);
             if (setting == nullptr || to.has("model")) return;
@@ -95,6 +127,7 @@ Rule recipe_model_rule_of_bridge() {
               to.set("model", model_of_zoo(setting->value));
             else
               take_named_model(from, name, to);
+            take_vocabulary(from, to);
           },
           nullptr,
           "the model of a recipe in Python; read only"};
@@ -118,6 +151,7 @@ const Rules& bridge_rules() {
     Rules all = {recipe_model_rule_of_bridge(), recipe_machine_rule()};
     for (const Rule& rule : megatron_rules()) all.push_back(rule);
     all.push_back(refused_rule());
+    all.push_back(norms_rule());
     all.push_back(offload_rule());
     all.push_back(bridge_adapter_rule());
     return all;

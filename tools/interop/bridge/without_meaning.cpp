@@ -64,6 +64,8 @@ constexpr WithoutMeaning rows[] = {
     {"model.apply_embedding_scaling", "Gemma's embeddings are scaled, and no others"},
     {"model.mcore_customization_config.*", "another setting says it, or it costs nothing"},
     {"model.freeze_*", "the language model alone is planned"},
+    {"model.vit_*", "the language model alone is planned"},
+    {"model.multimodal_attn_impl", "the language model alone is planned"},
     {"model.use_hf_vision_model", "the language model alone is planned"},
     {"model.vision_config.*", "the language model alone is planned"},
     {"peft.*", "how adapters begin, and where weights come from"},

@@ -176,6 +176,24 @@ Rule expert_tensor_rule() {
           "1 or the tensor degree"};
 }
 
+// Leaves out the loss that balances experts where ranks share sequences, over which it is defined.
+Rule balance_rule() {
+  return {{"model"},
+          {},
+          [](Settings&, JobDraft& to) {
+            json model = to.value("model");
+            if (to.count("parallelism.context") == 1 || !model.is_object() ||
+                model.value("output_router_logits", json()) != true)
+              return;
+            model["output_router_logits"] = false;
+            to.set("model", std::move(model));
+            to.remark(
+                "the loss that balances experts is left out, since ranks share sequences; it costs "
+                "next to nothing");
+          },
+          nullptr};
+}
+
 Rule dispatch_rule() {
   return {
       {"parallelism.expert_dispatch"},
@@ -284,6 +302,7 @@ Rules megatron_parallelism_rules() {
       context_rule(),
       whole_rule("parallelism.expert", "expert-model-parallel-size"),
       expert_tensor_rule(),
+      balance_rule(),
       dispatch_rule(),
       scatter_rule(),
       sharding_rule(),

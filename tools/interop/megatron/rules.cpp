@@ -9,6 +9,7 @@
 #include "tools/interop/launch/cluster_rule.h"
 #include "tools/interop/megatron/llama_factory.h"
 #include "tools/interop/megatron/megatron.h"
+#include "tools/interop/model_names.h"
 
 namespace meshwright::interop {
 
@@ -129,7 +130,8 @@ Rule precision_rule() {
             const bool leaves = from.flag("first-last-layers-bf16").value_or(false);
             const std::int64_t first = from.whole("num-layers-at-start-in-bf16").value_or(1);
             const std::int64_t last = from.whole("num-layers-at-end-in-bf16").value_or(1);
-            if (!format && !fp4) return;
+            const std::string chosen = to.word("training.precision", "");  // by --set too
+            if (chosen != "fp8" && chosen != "nvfp4") return;
             if (leaves && first > 0) to.set("training.first_layers_in_bf16", first);
             if (leaves && last > 0) to.set("training.last_layers_in_bf16", last);
             if (format) to.set("training.fp8_recipe", recipe.value_or("delayed"));
@@ -139,6 +141,10 @@ Rule precision_rule() {
             if (model.is_object() && model.contains("num_local_experts") &&
                 model.contains("expert_capacity_factor"))
               to.set("training.fp8_experts", true);
+            else if (experts_of(to) > 1)
+              to.remark(from.spelled(fp4 ? "fp4-format" : "fp8-format") +
+                        ": experts that take all their tokens multiply in 16 bits here, and time "
+                        "is predicted so");
           },
           [](const JobValues& from, Settings& to) {
             const json precision = from["training.precision"];

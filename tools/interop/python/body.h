@@ -68,6 +68,7 @@ class PythonBody {
   Arguments arguments();
   std::optional<Path> path_ahead() const;
   json named(const std::string& first);
+  json called_later(const json& what);
   json called(const Path& path, Arguments given);
   json after(json of);
 

@@ -1,5 +1,6 @@
 // Expressions in a function's body, by the precedence of Python's operators.
 #include <algorithm>
+#include <cctype>
 
 #include "models/core/error.h"
 #include "tools/interop/python/body.h"
@@ -257,7 +258,8 @@ json PythonBody::named(const std::string& first) {
     while (at_ < end_ && token().kind != Kind::line_end && !sees(",") && !sees(")")) ++at_;
     return open_value("lambda");
   }
-  if (const auto known = names_.find(first); known != names_.end()) return after(known->second);
+  if (const auto known = names_.find(first); known != names_.end())
+    return sees("(") ? after(called_later(known->second)) : after(known->second);
   if (!sees("("))
     if (const json* known = file_.constant(first); known != nullptr) return after(*known);
   Path path{first};
@@ -269,6 +271,26 @@ json PythonBody::named(const std::string& first) {
   for (std::size_t i = 1; i < path.size(); ++i) dotted += "." + path[i];
   if (!sees("(")) return after(path.size() > 1 ? json(dotted) : open_value(first));
   return after(called(path, arguments()));
+}
+
+// Calls what partial(FUNCTION, ...) made, with the arguments of both calls.
+json PythonBody::called_later(const json& what) {
+  Arguments given = arguments();
+  const bool is_partial = what.is_object() && what.contains("0") && is_open_value(what["0"]) &&
+                          what.value(std::string(made_by), "").ends_with("partial");
+  if (!is_partial) return open_value("call");
+  std::string name = what["0"];
+  name = name.substr(2, name.size() - 3);
+  json all = json::object();
+  int index = 0;
+  for (; what.contains(std::to_string(index + 1)); ++index)
+    all[std::to_string(index)] = what[std::to_string(index + 1)];
+  for (int i = 0; given.values.contains(std::to_string(i)); ++i)
+    all[std::to_string(index++)] = given.values[std::to_string(i)];
+  for (const json& values : {what, given.values})
+    for (const auto& [key, value] : values.items())
+      if (key != made_by && std::isdigit(static_cast<unsigned char>(key[0])) == 0) all[key] = value;
+  return called({name}, {std::move(all), {}});
 }
 
 json PythonBody::called(const Path& path, Arguments given) {

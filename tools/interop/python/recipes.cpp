@@ -92,7 +92,8 @@ class RecipeSettings {
   void add_items(const std::string& before, const json& of) {
     if (!of.is_object()) return;
     for (const auto& [name, value] : of.items()) {
-      if (name == made_by || std::isdigit(static_cast<unsigned char>(name[0])) != 0) continue;
+      const bool is_private = name.starts_with('_');  // a helper's, or made_by
+      if (is_private || std::isdigit(static_cast<unsigned char>(name[0])) != 0) continue;
       if (value.is_object())
         add_items(before + name + ".", value);
       else
@@ -169,6 +170,9 @@ void add_nemo(const json& recipe, RecipeSettings& to) {
         "account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split",
         "num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage"})
     to.add(std::string("model.") + name, item(strategy, name));
+  // NeMo leaves the degree to Megatron-Core, which splits experts over the tensor group.
+  if (!to.settings().has("model.expert_tensor_parallel_size"))
+    to.add("model.expert_tensor_parallel_size", item(strategy, "tensor_model_parallel_size"));
   to.add_items("ddp.", item(strategy, "ddp"));
   const json length = item(data, "seq_length");
   to.add("dataset.sequence_length", length.is_null() ? item(config, "seq_length") : length);
@@ -237,7 +241,13 @@ void add_bridge(const std::string& name, const json& recipe, RecipeSettings& to)
                      "keep it in its package");
   const json model = item(recipe, "model");
   const json from = item(model, "0");
-  if (from.is_string() && !is_open_value(from)) to.add("recipe.model", from);
+  const std::string type = last_word(item(model, made_by));
+  if (from.is_string() && !is_open_value(from))
+    to.add("recipe.model", from);
+  else if (type == "OlMoEModelProvider")
+    to.add("recipe.model", "olmoe-1b-7b-0924");
+  else if (!type.empty() && type != "GPTModelProvider" && type != "from_hf_config")
+    to.add("recipe.model", type);
   for (const auto& [section, value] : recipe.items()) {
     if (section == made_by || section == "env_vars") continue;
     if (section == "mixed_precision") {
