@@ -60,9 +60,9 @@ constexpr SameShape same_shapes[] = {
 
 // Has the ends of the names of tuned, converted and dated models.
 constexpr std::string_view ends_of_tuned[] = {
-    "-hf",   "-instruct", "-chat",   "-base", "-it",       "-v0.1",    "-v0.2",
-    "-v0.3", "-2507",     "-bf16",   "-fp8",  "-bnb-4bit", "-unsloth", "-deduped",
-    "-v1.0", "-pt",      "-thinking", "-python", "-sft",  "-latest",   "-main",    "-text"};
+    "-hf",       "-instruct", "-chat", "-base",     "-it",      "-v0.1",    "-v0.2", "-v0.3",
+    "-2507",     "-bf16",     "-fp8",  "-bnb-4bit", "-unsloth", "-deduped", "-v1.0", "-pt",
+    "-thinking", "-python",   "-sft",  "-latest",   "-main",    "-text"};
 
 // Has the ends of the names of quantized and converted weights, also of GGUF files: "-q4-k-m" for
 // "-Q4_K_M.gguf". `#` stands for a number.

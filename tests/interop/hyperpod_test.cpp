@@ -1,4 +1,6 @@
 // Tests that HyperPod's recipes become a job and recipes again.
+#include <algorithm>
+
 #include "models/core/error.h"
 #include "tests/catch.h"
 #include "tests/interop/read_text.h"
@@ -146,4 +148,31 @@ TEST_CASE("an exported recipe trains from the beginning", "[interop]") {
                     {"parallelism", {{"zero_stage", 3}}}};
   const std::string text = exported_text(job, Framework::hyperpod, 2, "recipe.yaml");
   CHECK(text.find("\n  do_finetune: false\n") != std::string::npos);
+}
+
+TEST_CASE("recipes that train without checkpoints are read by the name of their model",
+          "[interop]") {
+  const std::string text =
+      "run:\n  name: openai-gpt-oss-120b\n  model_type: hyperpod_checkpointless_nemo\n"
+      "trainer:\n  devices: 8\n  num_nodes: 16\n"
+      "data:\n  global_batch_size: 256\n  micro_batch_size: 1\n  seq_length: 2048\n"
+      "model:\n  config:\n    add_bias_linear: false\n    num_layers: 36\n"
+      "    num_moe_experts: 128\n    cross_entropy_loss_fusion: false\n"
+      "    recompute_granularity: selective\n    recompute_modules: [mlp, core_attn]\n"
+      "plugins:\n  precision: bf16-mixed\n"
+      "strategy:\n  tensor_model_parallel_size: 1\n  expert_model_parallel_size: 8\n";
+  const Imported imported =
+      import_texts({{"a.yaml", text}}, {"cluster.machine=p5.48xlarge"}, Framework::hyperpod);
+  CHECK(imported.job["model"]["num_local_experts"] == 128);
+  CHECK(imported.job["training"]["cross_entropy_fusion"] == false);
+  CHECK(imported.job["training"]["recompute"] == "selective");
+  CHECK(std::ranges::any_of(imported.remarks, [](const std::string& each) {
+    return each.find("mlp: recomputation of such modules is not predicted") != std::string::npos;
+  }));
+  std::string other = text;
+  other.replace(other.find("num_layers: 36"), 14, "num_layers: 24");
+  CHECK(refused_recipe(other).find("24, but the named model has 36") != std::string::npos);
+  CHECK(
+      refused_recipe("run:\n  name: x\nllm_as_judge:\n  metrics: ''\n").find("evaluates a model") !=
+      std::string::npos);
 }

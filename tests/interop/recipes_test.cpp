@@ -224,9 +224,10 @@ TEST_CASE("recipes of NeMo AutoModel are read", "[interop]") {
   const json stages =
       import_recipe(automodel_recipe("distributed:\n  pp_size: 4\n  dp_size: 2\n  pipeline:\n"
                                      "    pp_schedule: interleaved1f1b\n    pp_microbatch_size: 1\n"
-                                     "    layers_per_stage: 2\n"))
+                                     "    layers_per_stage: 4\n"))
           .job;
   CHECK(stages["parallelism"]["pipeline"] == 4);
+  CHECK(stages["parallelism"]["virtual_stages"] == 2);
   CHECK(stages["parallelism"]["schedule"] == "interleaved");
   CHECK(stages["training"]["micro_batch"] == 1);
   CHECK(stages["training"]["recompute"] == "none");

@@ -113,10 +113,17 @@ TEST_CASE("torchtitan's families and flavors are models of the zoo", "[interop]"
   const auto model_of = [](const std::string& family, const std::string& flavor) {
     return imported("[model]\nname = \"" + family + "\"\nflavor = \"" + flavor + "\"\n")["model"];
   };
-  CHECK(model_of("deepseek_v3", "16B") == "deepseek-v2-lite");
-  CHECK(model_of("deepseek_v3", "671B") == "deepseek-v3");
-  CHECK(model_of("qwen3", "30B-A3B") == "qwen3-30b-a3b");
-  CHECK(model_of("llama4", "17bx16e_irope") == "llama-4-scout-17b-16e");
+  // Experts take all tokens there, and the zoo's have a capacity.
+  const json deepseek = model_of("deepseek_v3", "671B");
+  CHECK(deepseek["n_routed_experts"] == 256);
+  CHECK(!deepseek.contains("expert_capacity_factor"));
+  CHECK(deepseek["expert_rank_capacity_factor"] == 1.5);
+  CHECK(model_of("deepseek_v3", "16B")["model_type"] == "deepseek_v2");
+  CHECK(model_of("qwen3", "30B-A3B")["num_experts"] == 128);
+  CHECK(model_of("llama4", "17bx16e_irope")["num_local_experts"] == 16);
+  CHECK(model_of("llama4", "debugmodel")["interleave_moe_layer_step"] == 2);
+  CHECK(model_of("gpt_oss", "debugmodel")["num_local_experts"] == 8);
+  CHECK(model_of("llama", "7B") == "llama-2-7b");
   CHECK(model_of("llama2", "70B") == "llama-2-70b");
   CHECK(model_of("qwen3", "debugmodel")["hidden_size"] == 256);
   CHECK(model_of("deepseek_v3", "debugmodel")["n_routed_experts"] == 8);
@@ -330,4 +337,26 @@ TEST_CASE("each thing that torchtitan 0.3 does another way has its words", "[int
         }) == "");
   CHECK(said([](Plan& plan) { plan.training.fp8_gathers = true; }) ==
         "torchtitan 0.3 gathers weights in 16 bits then; the plan in 8\n");
+}
+
+TEST_CASE("ranks follow from degrees that are all given", "[interop]") {
+  const auto read = [](const std::string& degrees) {
+    return import_texts({{"a.toml",
+                          "[model]\nname = \"llama\"\nflavor = \"7B\"\n[training]\n"
+                          "batch_size = 1\nseq_len = 2048\nfp8_linear = \"\"\n" +
+                              degrees}},
+                        {"cluster.machine=p5.48xlarge"}, Framework::torchtitan);
+  };
+  const Imported part = read("[parallelism]\ndata_parallel_shard_degree = 2\n");
+  CHECK(part.job["cluster"]["processes_per_host"] == 2);
+  CHECK(part.job["model"] == "llama-2-7b");
+  CHECK(read("[parallelism]\ndata_parallel_shard_degree = 16\n").job["cluster"]["count"] == 2);
+  const Imported alone = read("sequence_parallel_degree = 8\n");
+  CHECK(alone.job["parallelism"]["tensor"] == 8);
+  CHECK(std::ranges::any_of(alone.remarks, [](const std::string& each) {
+    return each.find("products are planned in fp32") != std::string::npos;
+  }));
+  const std::string hosts = message_of(
+      [&] { read("[parallelism]\ntensor_parallel_degree = 8\npipeline_parallel_degree = 4\n"); });
+  CHECK(hosts.find("give --set cluster.count=4") != std::string::npos);
 }

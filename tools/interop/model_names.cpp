@@ -17,14 +17,22 @@ struct LanguageModel {
   std::string_view begin, of;
 };
 constexpr LanguageModel language_models[] = {
-    {"qwen2.5-vl-3b", "qwen2.5-3b"},           {"qwen2.5-vl-7b", "qwen2.5-7b"},
-    {"qwen2.5-vl-32b", "qwen2.5-32b"},         {"qwen2.5-vl-72b", "qwen2.5-72b"},
-    {"qwen3-vl-2b", "qwen3-1.7b"},             {"qwen3-vl-4b", "qwen3-4b"},
-    {"qwen3-vl-8b", "qwen3-8b"},               {"qwen3-vl-32b", "qwen3-32b"},
-    {"qwen3-vl-30b-a3b", "qwen3-30b-a3b"},     {"qwen3-vl-235b-a22b", "qwen3-235b-a22b"},
-    {"qwen3-omni-30b-a3b", "qwen3-30b-a3b"},   {"gemma-3-4b", "gemma-3-4b"},
-    {"gemma-3-12b", "gemma-3-12b"},            {"gemma-3-27b", "gemma-3-27b"},
-    {"glm-4.5v", "glm-4.5-air"},               {"kimi-k2.5", "kimi-k2"},
+    {"qwen2.5-vl-3b", "qwen2.5-3b"},
+    {"qwen2.5-vl-7b", "qwen2.5-7b"},
+    {"qwen2.5-vl-32b", "qwen2.5-32b"},
+    {"qwen2.5-vl-72b", "qwen2.5-72b"},
+    {"qwen3-vl-2b", "qwen3-1.7b"},
+    {"qwen3-vl-4b", "qwen3-4b"},
+    {"qwen3-vl-8b", "qwen3-8b"},
+    {"qwen3-vl-32b", "qwen3-32b"},
+    {"qwen3-vl-30b-a3b", "qwen3-30b-a3b"},
+    {"qwen3-vl-235b-a22b", "qwen3-235b-a22b"},
+    {"qwen3-omni-30b-a3b", "qwen3-30b-a3b"},
+    {"gemma-3-4b", "gemma-3-4b"},
+    {"gemma-3-12b", "gemma-3-12b"},
+    {"gemma-3-27b", "gemma-3-27b"},
+    {"glm-4.5v", "glm-4.5-air"},
+    {"kimi-k2.5", "kimi-k2"},
 };
 
 constexpr std::string_view state_spaces = "has state-space layers (Mamba)";
@@ -89,7 +97,9 @@ json config_of_zoo(const std::string& name) {
 
 json model_of_zoo(const std::string& name) {
   json config = config_of_zoo(name);
-  return config.erase("expert_capacity_factor") > 0 ? config : json(name);
+  if (config.erase("expert_capacity_factor") == 0) return name;
+  config["expert_rank_capacity_factor"] = architectures::Model::usual_rank_capacity_factor;
+  return config;
 }
 
 std::int64_t experts_of(const JobDraft& draft) {
@@ -112,6 +122,10 @@ void take_named_model(Settings& from, const std::string& setting, JobDraft& to) 
     return;
   }
   to.set("model", model_of_zoo(found.empty() ? language : found));
+  if (experts_of(to) > 1)
+    to.remark(from.spelled(setting) +
+              ": experts take all tokens that chose them, and ranks that share them have room for "
+              "1.5 times an equal share; --set model.expert_rank_capacity_factor says another");
   to.remark(from.spelled(setting) + " " + *name +
             (found.empty()
                  ? ": it reads pictures or speech too; the language model alone is planned, with "

@@ -40,6 +40,10 @@ constexpr OtherKind kinds[] = {
     {"model.hyena.", "trains layers of long convolutions (Hyena), which are not built"},
     {"model.activations_checkpoint_recurrent", recurrent},
     {"model.hybrid_override_pattern", recurrent},
+    {"quantization.", "trains weights that are rounded in every forward, which is not built"},
+    {"model.only_mlm_loss",
+     "trains a BERT of NeMo's own collection, which is not read; a config.json of one is a model "
+     "here (docs/models.md)"},
     {"model.teacher.", "trains by a teacher, which is not built"},
     {"model.kd_teacher_restore_from_path", "trains by a teacher, which is not built"},
     {"model.freeze_language_model", pictures, true},
@@ -60,9 +64,9 @@ bool is_in(const Settings& settings, std::string_view name, const Setting*& foun
 // Returns whether --set gives the model, or the recipe names one whose language model is known.
 bool names_language_model(const Settings& settings, const JobDraft& given) {
   const Setting* named = nullptr;
-  return given.is_given("model") || (is_in(settings, "recipe.model", named) &&
-                                     named->value.is_string() &&
-                                     !language_model_of(named->value).empty());
+  return given.is_given("model") ||
+         (is_in(settings, "recipe.model", named) && named->value.is_string() &&
+          !language_model_of(named->value).empty());
 }
 
 }  // namespace

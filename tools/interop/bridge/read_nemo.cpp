@@ -111,11 +111,16 @@ void say_customization(Translation& file) {
 
 // A BERT has a pooler, or a head for pairs of sentences.
 void say_bert(Translation& file) {
-  for (const char* name : {"model.mcore_bert", "model.add_pooler", "model.bert_binary_head"})
-    if (file.find(name) != nullptr) {
+  bool is_said = false;
+  for (const char* name :
+       {"model.mcore_bert", "model.add_pooler", "model.bert_binary_head", "model.add_lm_head"}) {
+    if (file.find(name) == nullptr) continue;
+    if (is_said)
+      file.repeats(name);
+    else
       file.say("program", "pretrain_bert.py", {name});
-      return;
-    }
+    is_said = true;
+  }
 }
 
 void say_nemo_optimizer(Translation& file) {

@@ -12,6 +12,7 @@ namespace {
 constexpr const char* by_tokenizer = "tokenizer.use_tokenizer_vocab_size";
 constexpr const char* tokenizer_type = "tokenizer.tokenizer_type";
 constexpr const char* tokenizer_words = "tokenizer.vocab_size";
+constexpr const char* rank_factor = "model.moe_expert_rank_capacity_factor";
 
 // A setting of models that are not built here. An import rejects it unless its value is null or
 // `harmless`.
@@ -24,7 +25,8 @@ struct Refused {
 
 const std::vector<Refused>& refused() {
   static const std::vector<Refused> rows = {
-      {"model.window_size", json::array({-1, -1}), "attention in a window is not built here"},
+      {"model.window_size", json::array({-1, -1}), "attention in a window is not built here",
+       "gemma"},
       {"model.softmax_type", "vanilla", "attention with a learned sink is not built"},
       {"model.qk_l2_norm", false, "norms of queries and keys are not built"},
       {"model.experimental_attention_variant", "none", "such attention is not built"},
@@ -35,6 +37,12 @@ const std::vector<Refused>& refused() {
       {"model.glu_linear_offset", 0.0, "such a gate is not built"},
       {"model.fp32_residual_connection", false, "residuals in fp32 are not built"},
       {"model.rotary_interleaved", false, "interleaved rotary pairs are not built here", "glm"},
+      {"model.drop_layers", json::array(),
+       "layers that are left out are not numbered here; say the layers that stay by num_layers, "
+       "and "
+       "take it out"},
+      {"model.optim.sched.reduce_on_plateau", false,
+       "schedules that wait for the loss are not built; take it out"},
       {"model.peft", false, "training of adapters is not built"}};
   return rows;
 }
@@ -44,7 +52,8 @@ Rule refused_rule() {
   rule.keys = {"model"};
   for (const Refused& row : refused()) rule.settings.emplace_back(row.setting);
   rule.read = [](Settings& from, JobDraft& to) {
-    const json model = to.value("model");
+    json model = to.value("model");
+    if (model.is_string() && architectures::is_zoo_name(model)) model = config_of_zoo(model);
     const std::string type = model.is_object() ? model.value("model_type", "") : "";
     for (const Refused& row : refused())
       if (const Setting* setting = from.read(row.setting);
@@ -101,25 +110,34 @@ Rule norms_rule() {
           nullptr};
 }
 
-// Takes the vocabulary of a tokenizer that only has a size, if the recipe lets it size the model.
-void take_vocabulary(Settings& from, JobDraft& to) {
-  const bool sizes = from.flag(by_tokenizer).value_or(false);
-  const std::string type = from.word(tokenizer_type).value_or("");
-  const std::int64_t words = from.whole(tokenizer_words).value_or(0);
+// Changes a named model by what the recipe sets beside its name: the vocabulary, also that of a
+// tokenizer that only has a size, and the room that experts have.
+void change_named_model(Settings& from, JobDraft& to) {
   json model = to.value("model");
-  if (!sizes || type != "NullTokenizer" || words < 1 || model.is_null()) return;
+  const bool sizes = from.flag(by_tokenizer).value_or(false);
+  const bool has_only_size = from.word(tokenizer_type).value_or("") == "NullTokenizer";
+  const std::optional<std::int64_t> counted = from.whole(tokenizer_words);
+  std::optional<std::int64_t> words = from.whole("vocab-size");
+  if (sizes && has_only_size && counted) words = counted;
+  const std::optional<double> of_expert = from.number("moe-expert-capacity-factor"),
+                              of_rank = from.number(rank_factor);
+  if (model.is_null() || !(words || of_expert || of_rank)) return;
   if (model.is_string()) model = config_of_zoo(model);
-  model["vocab_size"] = words;
+  if (words && model.value("vocab_size", json()) != *words) {
+    model["vocab_size"] = *words;
+    to.remark(from.spelled("recipe.model") + ": the recipe gives it a vocabulary of " +
+              std::to_string(*words) + " words");
+  }
+  if (of_expert && *of_expert > 0) model["expert_capacity_factor"] = *of_expert;
+  if (of_rank && *of_rank > 0) model["expert_rank_capacity_factor"] = *of_rank;
   to.set("model", std::move(model));
-  to.remark(from.spelled(tokenizer_words) + " " + std::to_string(words) + ": the recipe's " + type +
-            " sizes the model's vocabulary");
 }
 
 // A recipe in Python names its model by its place on the Hub, or by a class of NeMo.
 Rule recipe_model_rule_of_bridge() {
   static constexpr const char* name = "recipe.model";
   return {{"model"},
-          {name, by_tokenizer, tokenizer_type, tokenizer_words},
+          {name, by_tokenizer, tokenizer_type, tokenizer_words, rank_factor},
           [](Settings& from, JobDraft& to) {
             const Setting* setting = from.read(name);
             if (setting == nullptr || to.has("model")) return;
@@ -127,7 +145,7 @@ Rule recipe_model_rule_of_bridge() {
               to.set("model", model_of_zoo(setting->value));
             else
               take_named_model(from, name, to);
-            take_vocabulary(from, to);
+            change_named_model(from, to);
           },
           nullptr,
           "the model of a recipe in Python; read only"};

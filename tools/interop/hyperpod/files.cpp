@@ -127,6 +127,7 @@ constexpr WithoutMeaning rows[] = {
     {"ddp.suggested_communication_unit_size", kernels},
     {"plugins.*", kernels},
     {"model.config.vocab_size", "the model says it"},
+    {"model.config.add_bias_linear", "the model says it"},
     {"model.mcore_gpt", kernels},
     {"model.attention_dropout", "one dropout for all here"},
     {"model.ffn_dropout", "one dropout for all here"},

@@ -145,7 +145,8 @@ Rule fine_tuning_rule() {
 // Returns the settings unchanged. Throws InputError if the recipe's training is not known here.
 Settings refuse_other_recipes(Settings settings, const JobDraft&) {
   const auto evaluates = std::ranges::find_if(settings.all(), [](const Setting& each) {
-    return each.name.starts_with("evaluation.") && !each.value.is_null();
+    return (each.name.starts_with("evaluation.") || each.name.starts_with("llm_as_judge.")) &&
+           !each.value.is_null();
   });
   if (evaluates != settings.all().end() && !settings.has("training_config.model_config."
                                                          "model_name_or_path"))

@@ -1,7 +1,11 @@
 // Reads the model of a recipe as a config.json of transformers, and writes it into a recipe.
 
+#include <algorithm>
+
+#include "models/architectures/hub_names.h"
 #include "models/core/error.h"
 #include "tools/interop/hyperpod/hyperpod.h"
+#include "tools/interop/model_names.h"
 
 namespace meshwright::interop {
 
@@ -78,6 +82,19 @@ void read_library_model(Settings& from, JobDraft& to) {
                                     (name ? " (of " + *name + ")" : "") + " too");
 }
 
+// Takes the model of the zoo that the recipe's own name is, with or without its owner before it, as
+// in "openai-gpt-oss-120b".
+void take_model_of_name(Settings& from, JobDraft& to) {
+  const std::string name = from.word("run.name").value_or("");
+  for (const std::string& each : {name, name.substr(std::min(name.find('-'), name.size() - 1) + 1)})
+    if (const std::string found = zoo_name_of(each); !each.empty() && !found.empty()) {
+      to.set("model", model_of_zoo(found));
+      to.remark(from.spelled("run.name") + " " + name + ": the shape of " + found +
+                " of the zoo is taken");
+      return;
+    }
+}
+
 // Reads the model of a recipe for NeMo, under the names of NeMo's first launcher. Sets `model` only
 // if none is given, if all sizes but the key-value heads are there, and if the model is built as
 // Llama is.
@@ -105,6 +122,7 @@ void read_nemo_model(Settings& from, JobDraft& to) {
   if (to.has("model")) return;
   const bool is_llama =
       norm == "rmsnorm" && activation.find("swiglu") != std::string::npos && !biases;
+  if (from.has("model.config.num_layers")) return take_model_of_name(from, to);
   if (!is_whole || !is_llama) return;  // an error asks for --set model
   to.remark("the recipe's tokenizer says how many words there are; 128256 are taken, Llama 3's");
   model["vocab_size"] = 128256;
@@ -140,7 +158,7 @@ Rule recipe_model_rule() {
            "model.num_attention_heads", "model.num_key_value_heads", "model.intermediate_size",
            "model.vocab_size", "model.max_position_embeddings", "model.layernorm_epsilon",
            "model.rms_norm_eps", "model.rope_theta", "model.tie_word_embeddings", "model.moe",
-           "model.num_local_experts", "model.num_experts_per_tok"},
+           "model.num_local_experts", "model.num_experts_per_tok", "run.name"},
           [](Settings& from, JobDraft& to) {
             if (is_other_program(from))
               read_nemo_model(from, to);

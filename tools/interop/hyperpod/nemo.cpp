@@ -3,6 +3,7 @@
 
 #include "models/core/error.h"
 #include "tools/interop/hyperpod/hyperpod.h"
+#include "tools/interop/model_names.h"
 
 namespace meshwright::interop {
 
@@ -37,6 +38,18 @@ void read_nemo_batch(Settings& from, JobDraft& to) {
     to.set("training.sequence_length", *of_model);
 }
 
+// Checks the sizes that a recipe repeats against the model that it names.
+void check_nemo_sizes(Settings& from, const JobDraft& to) {
+  const auto check = [&](const char* name, std::int64_t has) {
+    const std::optional<std::int64_t> says = from.whole(name);
+    if (says && has > 0 && *says != has)
+      from.fail(name, std::to_string(*says) + ", but the named model has " + std::to_string(has) +
+                          "; give the config.json of the model beside the recipe");
+  };
+  check("model.config.num_layers", to.model_layers());
+  check("model.config.num_moe_experts", experts_of(to));
+}
+
 void read_nemo_precision(Settings& from, JobDraft& to) {
   const std::string type = first_of(from.word("plugins.precision"), from.word("trainer.precision"))
                                .value_or("bf16-mixed");
@@ -48,6 +61,10 @@ void read_nemo_precision(Settings& from, JobDraft& to) {
                                                     : "fp32";
   to.set("training.precision", word);
   if (fp8) to.set("training.fp8_recipe", "delayed");
+  if (const auto fused = from.flag("model.config.cross_entropy_loss_fusion"))
+    to.set("training.cross_entropy_fusion", *fused);
+  if (from.flag("model.config.deterministic_mode").value_or(false))
+    to.set("training.deterministic", true);
   const bool in_fp32 = from.flag("ddp.grad_reduce_in_fp32").value_or(true);
   to.set("training.gradient_reduce_precision", in_fp32 || word == "fp32" ? "fp32"
                                                : word == "fp16"          ? "fp16"
@@ -114,10 +131,19 @@ void read_nemo_recompute(Settings& from, JobDraft& to) {
                                   .value_or(1);
   first_of(from.word("model.config.recompute_method"),
            from.word("model.activations_checkpoint_method"));
-  to.set("training.recompute", !granularity                 ? "none"
-                               : granularity == "selective" ? "selective"
-                               : layers > 1                 ? "group_" + std::to_string(layers)
-                                                            : "full");
+  const std::vector<std::string> modules = from.words("model.config.recompute_modules");
+  std::vector<std::string> others;
+  for (const std::string& module : modules)
+    if (module != "core_attn") others.push_back(module);
+  if (granularity == "selective" && !others.empty())
+    to.remark(from.spelled("model.config.recompute_modules") + " " + list_of(others, "and") +
+              ": recomputation of such modules is not predicted; memory is taken for them");
+  const bool keeps_attention = !modules.empty() && others.size() == modules.size();
+  to.set("training.recompute", !granularity ? "none"
+                               : granularity == "selective"
+                                   ? (keeps_attention ? "none" : "selective")
+                               : layers > 1 ? "group_" + std::to_string(layers)
+                                            : "full");
 }
 
 void read_nemo_optimizer(Settings& from, JobDraft& to) {
@@ -168,6 +194,7 @@ Rule nemo_rule() {
            "optim.config.use_distributed_optimizer", "optim.config.lr"},
           [](Settings& from, JobDraft& to) {
             if (!is_other_program(from) || is_fine_tuning_recipe(from)) return;
+            check_nemo_sizes(from, to);
             read_nemo_batch(from, to);
             read_nemo_precision(from, to);
             read_nemo_degrees(from, to);

@@ -165,8 +165,7 @@ Rule expert_tensor_rule() {
           [](Settings& from, JobDraft& to) {
             const std::int64_t tensor = to.count("parallelism.tensor");
             const std::int64_t given = from.whole("expert-tensor-parallel-size").value_or(tensor);
-            if (experts_of(to) > 1 && tensor > 1)
-              to.set("parallelism.expert_tensor", given);
+            if (experts_of(to) > 1 && tensor > 1) to.set("parallelism.expert_tensor", given);
           },
           [](const JobValues& from, Settings& to) {
             const Parallelism& p = from.plan.parallelism;
@@ -257,39 +256,48 @@ void read_levels(Settings& from, JobDraft& to, std::int64_t context) {
 }
 
 Rule context_rule() {
-  return {{"parallelism.context_exchange", "parallelism.context_heads"},
-          {"cp-comm-type", "hierarchical-context-parallel-sizes", "ds-sequence-parallel-size"},
-          [](Settings& from, JobDraft& to) {
-            // In DeepSpeed Ulysses, the ranks that share sequences exchange attention heads.
-            if (const auto ranks = from.count("ds-sequence-parallel-size"); ranks && *ranks > 1) {
-              to.set("parallelism.context", *ranks);
-              to.set("parallelism.context_exchange", "all_to_all");
-            }
-            const auto words = from.words("cp-comm-type");
-            const auto context = to.count("parallelism.context");
-            if (words.size() == 1 && words[0] == "a2a+p2p" && context > 1)
-              return read_levels(from, to, context);
-            from.read("hierarchical-context-parallel-sizes");  // acts with a2a+p2p only
-            if (words.empty()) return;
-            const bool exchanges_heads = words[0] == "a2a";
-            if (words.size() > 1 || !(exchanges_heads || words[0] == "p2p" ||
-                                      words[0] == "all_gather" || words[0] == "a2a+p2p"))
-              from.fail("cp-comm-type", "'" + list_of(words, "and") +
-                                            "' is not built; p2p, all_gather, a2a and a2a+p2p are");
-            if (context > 1)
-              to.set("parallelism.context_exchange", exchanges_heads ? "all_to_all" : words[0]);
-          },
-          [](const JobValues& from, Settings& to) {
-            const Parallelism& p = from.plan.parallelism;
-            if (p.context == 1) return;
-            if (p.context_exchange == ContextExchange::all_to_all)
-              to.add("cp-comm-type", "a2a");
-            else
-              to.add("cp-comm-type", from["parallelism.context_exchange"]);
-            if (p.has_two_exchanges())
-              to.add("hierarchical-context-parallel-sizes",
-                     json::array({p.context_heads, p.context / p.context_heads}));
-          }};
+  return {
+      {"parallelism.context_exchange", "parallelism.context_heads"},
+      {"cp-comm-type", "hierarchical-context-parallel-sizes", "ds-sequence-parallel-size"},
+      [](Settings& from, JobDraft& to) {
+        // In DeepSpeed Ulysses, the ranks that share sequences exchange attention heads.
+        if (const auto ranks = from.count("ds-sequence-parallel-size"); ranks && *ranks > 1) {
+          to.set("parallelism.context", *ranks);
+          to.set("parallelism.context_exchange", "all_to_all");
+        }
+        const auto words = from.words("cp-comm-type");
+        const auto context = to.count("parallelism.context");
+        if (words.size() == 1 && words[0] == "a2a+p2p" && context > 1)
+          return read_levels(from, to, context);
+        from.read("hierarchical-context-parallel-sizes");  // acts with a2a+p2p only
+        // Without the argument Megatron-LM takes p2p, which is not built for latent attention.
+        const json model = to.value("model");
+        if (words.empty() && context > 1 && model.is_object() && model.contains("kv_lora_rank")) {
+          to.set("parallelism.context_exchange", "all_to_all");
+          to.remark("latent attention exchanges heads (all_to_all) between the " +
+                    std::to_string(context) +
+                    " ranks that share sequences, and parts of sequences (p2p) there");
+        }
+        if (words.empty()) return;
+        const bool exchanges_heads = words[0] == "a2a";
+        if (words.size() > 1 || !(exchanges_heads || words[0] == "p2p" ||
+                                  words[0] == "all_gather" || words[0] == "a2a+p2p"))
+          from.fail("cp-comm-type", "'" + list_of(words, "and") +
+                                        "' is not built; p2p, all_gather, a2a and a2a+p2p are");
+        if (context > 1)
+          to.set("parallelism.context_exchange", exchanges_heads ? "all_to_all" : words[0]);
+      },
+      [](const JobValues& from, Settings& to) {
+        const Parallelism& p = from.plan.parallelism;
+        if (p.context == 1) return;
+        if (p.context_exchange == ContextExchange::all_to_all)
+          to.add("cp-comm-type", "a2a");
+        else
+          to.add("cp-comm-type", from["parallelism.context_exchange"]);
+        if (p.has_two_exchanges())
+          to.add("hierarchical-context-parallel-sizes",
+                 json::array({p.context_heads, p.context / p.context_heads}));
+      }};
 }
 
 }  // namespace

@@ -144,7 +144,8 @@ Rule precision_rule() {
             else if (experts_of(to) > 1)
               to.remark(from.spelled(fp4 ? "fp4-format" : "fp8-format") +
                         ": experts that take all their tokens multiply in 16 bits here, and time "
-                        "is predicted so");
+                        "is predicted so; --set model.expert_capacity_factor=1 and --set "
+                        "training.fp8_experts=true plan slots of equal use in 8 bits");
           },
           [](const JobValues& from, Settings& to) {
             const json precision = from["training.precision"];
@@ -315,9 +316,14 @@ Rule optimizer_rule() {
         const bool is_muon = name == "muon" || name == "dist_muon";
         to.set("training.optimizer", is_muon ? "muon" : name == "adam" ? "adamw" : name);
         if (is_muon) to.set("training.momentum", from.number("muon-momentum").value_or(0.95));
-        // The distributed one shares out whole matrices.
+        // The distributed one shares out whole matrices. It does that without
+        // --use-distributed-optimizer too.
         if (is_muon && to.number("parallelism.zero_stage", 0) == 1)
           to.set("parallelism.shard_layout", "whole");
+        else if (name == "dist_muon")
+          to.remark(from.spelled("optimizer") +
+                    " dist_muon shares out the states of whole matrices; here every replica keeps "
+                    "all of its own, and memory is predicted so");
         if (from.flag("use-bnb-optimizer").value_or(false))  // bigscience's fork has it
           to.set("training.moments_precision", "8bit");
         const bool aware = from.flag("use-precision-aware-optimizer").value_or(false);

@@ -102,8 +102,8 @@ void PythonBody::assignment() {
   }
   if (targets.size() == 1) return assign(targets[0], std::move(read));
   for (std::size_t i = 0; i < targets.size(); ++i)
-    assign(targets[i], read.is_array() && read.size() == targets.size() ? json(read[i])
-                                                                        : open_value("item"));
+    assign(targets[i],
+           read.is_array() && read.size() == targets.size() ? json(read[i]) : open_value("item"));
 }
 
 void PythonBody::assign(const Path& path, json value) {
@@ -198,7 +198,7 @@ void PythonBody::loop() {
     at_ = head;
     count_step();
     for (std::size_t i = 0; i < targets.size(); ++i)
-      names_[targets[i]] = targets.size() == 1 ? item
+      names_[targets[i]] = targets.size() == 1                  ? item
                            : item.is_array() && i < item.size() ? json(item[i])
                                                                 : open_value(targets[i]);
     run_block();

@@ -64,7 +64,9 @@ json extreme(const json& given, bool is_least) {
 }
 
 json as_number(const json& of, bool is_whole) {
-  const json read = of.is_string() ? number_of(of) : of.is_boolean() ? json(of == true ? 1 : 0) : of;
+  const json read = of.is_string()    ? number_of(of)
+                    : of.is_boolean() ? json(of == true ? 1 : 0)
+                                      : of;
   if (!read.is_number()) return open_value("number");
   const double number = read;
   if (!is_whole) return number;

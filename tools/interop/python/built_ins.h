@@ -9,8 +9,8 @@
 namespace meshwright::interop {
 
 // Returns what a function of Python's own returns: isinstance, getattr, hasattr, len, int, float,
-// str, bool, list, tuple, range, min, max, divmod, cast, os.getenv, copy.copy and copy.deepcopy. Its arguments have
-// their index as name. Returns nothing for any other function.
+// str, bool, list, tuple, range, min, max, divmod, cast, os.getenv, copy.copy and copy.deepcopy.
+// Its arguments have their index as name. Returns nothing for any other function.
 std::optional<json> built_in(const std::string& name, const json& given);
 
 // Returns what a method of a value returns. An unknown method gives the object back, as

@@ -39,8 +39,11 @@ void PythonFile::find_functions() {
     begins = false;
     if (token.kind != Kind::name || at + 2 >= tokens_.size()) continue;
     if (token.text == "from" || token.text == "import") read_import(at);
-    if (tokens_[at + 1].kind == Kind::sign && tokens_[at + 1].text == "=") {
-      PythonBody body(*this, {}, at + 2, tokens_.size(), 0);
+    std::size_t sign = at + 1;
+    if (tokens_[sign].text == ":" && token.text != "else")  // NAME: TYPE = VALUE
+      while (tokens_[sign].kind != Kind::line_end && tokens_[sign].text != "=") ++sign;
+    if (tokens_[sign].kind == Kind::sign && tokens_[sign].text == "=") {
+      PythonBody body(*this, {}, sign + 1, tokens_.size(), 0);
       constants_[token.text] = body.value();
     }
     if (token.text != "def") continue;

@@ -26,7 +26,7 @@ class PythonFile;
 // Holds what all files of one evaluation share.
 struct PythonWork {
   std::map<std::string, std::unique_ptr<PythonFile>> files;  // by path; null if there is none
-  std::size_t steps = 0;          // statements and values so far
+  std::size_t steps = 0;                                     // statements and values so far
   std::set<std::string> unknown;  // functions that are in no file, and are given an object
   std::string raised;             // what the exception says that no `try` has caught so far
 };

@@ -246,6 +246,8 @@ void add_bridge(const std::string& name, const json& recipe, RecipeSettings& to)
     to.add("recipe.model", from);
   else if (type == "OlMoEModelProvider")
     to.add("recipe.model", "olmoe-1b-7b-0924");
+  else if (type == "Gemma3ModelProvider" && item(model, "hidden_size") == 1152)
+    to.add("recipe.model", "gemma-3-1b");
   else if (!type.empty() && type != "GPTModelProvider" && type != "from_hf_config")
     to.add("recipe.model", type);
   for (const auto& [section, value] : recipe.items()) {

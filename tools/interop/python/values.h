@@ -22,8 +22,8 @@ json number_of(const std::string& text);
 // Returns whether Python takes a value as true. Returns nothing for an open value, and for what a
 // function made that is in no file; an object of a class is true.
 std::optional<bool> truth_of(const json& value);
-// Returns `left` SIGN `right`: + - * / // % of numbers, + of strings and of lists, a list * a number,
-// | of dictionaries. Division by 0 gives 0, and any other combination an open value.
+// Returns `left` SIGN `right`: + - * / // % of numbers, + of strings and of lists, a list * a
+// number, | of dictionaries. Division by 0 gives 0, and any other combination an open value.
 json combined(const json& left, const std::string& sign, const json& right);
 // Returns whether `left` SIGN `right` is true: == != < > <= >= is in. Returns nothing if one of the
 // values is open, or if they cannot be compared.

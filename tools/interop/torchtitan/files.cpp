@@ -50,6 +50,8 @@ constexpr WithoutMeaning rows[] = {
      "names of older versions, without effect in 0.2"},
     {"parallelism.expert_parallel_comm_backend", about_kernels},
     {"checkpoint.*", about_saves},
+    {"training.checkpoint_folder", about_saves},
+    {"training.checkpoint_interval*", about_saves},
     {"activation_checkpoint.*", "how recomputation is checked and made in detail"},
     {"compile.backend", about_kernels},
     {"quantize.linear.float8.recipe_name",

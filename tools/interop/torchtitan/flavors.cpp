@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "models/architectures/hub_names.h"
 #include "tools/interop/model_names.h"
 #include "tools/interop/torchtitan/torchtitan.h"
 
@@ -17,14 +18,37 @@ struct NamedFlavor {
 };
 
 constexpr NamedFlavor flavors[] = {
+    {"llama", "7b", "llama-2-7b"},
+    {"llama", "13b", "llama-2-13b"},
+    {"llama", "70b", "llama-2-70b"},
+    {"llama", "debugmodel",
+     R"({"model_type": "llama", "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 16,
+         "num_key_value_heads": 16, "intermediate_size": 768, "vocab_size": 32000,
+         "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 1e4,
+         "tie_word_embeddings": false})"},
     {"llama2", "7b", "llama-2-7b"},
     {"llama2", "13b", "llama-2-13b"},
     {"llama2", "70b", "llama-2-70b"},
+    {"llama4", "debugmodel",
+     R"({"model_type": "llama4_text", "hidden_size": 256, "num_hidden_layers": 6,
+         "num_attention_heads": 16, "num_key_value_heads": 16, "head_dim": 16,
+         "intermediate_size": 512, "intermediate_size_mlp": 768, "num_local_experts": 8,
+         "num_experts_per_tok": 1, "interleave_moe_layer_step": 2, "use_qk_norm": false,
+         "no_rope_layer_interval": 4, "attention_chunk_size": 8192, "vocab_size": 2048,
+         "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 5e5,
+         "attn_temperature_tuning": false, "tie_word_embeddings": false})"},
     {"llama4", "17bx16e", "llama-4-scout-17b-16e"},
     {"llama4", "17bx128e", "llama-4-maverick-17b-128e"},
     {"deepseek_v3", "16b", "deepseek-v2-lite"},
     {"deepseek_v3", "671b", "deepseek-v3"},
     {"deepseek_v2", "deepseek-ai/deepseek-v2-lite", "deepseek-v2-lite"},
+    {"gpt_oss", "debugmodel",
+     R"({"model_type": "gpt_oss", "hidden_size": 256, "num_hidden_layers": 4,
+         "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64,
+         "attention_bias": true, "intermediate_size": 2880, "num_local_experts": 8,
+         "num_experts_per_tok": 4, "swiglu_limit": 7.0, "sliding_window": 128,
+         "vocab_size": 201088, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+         "rope_theta": 150000, "tie_word_embeddings": false})"},
     {"gpt_oss", "20b", "gpt-oss-20b"},
     {"gpt_oss", "120b", "gpt-oss-120b"},
     {"qwen3", "0.6b", "qwen3-0.6b"},
@@ -81,6 +105,21 @@ json model_of_flavor(std::string_view family, std::string_view flavor) {
   return nullptr;
 }
 
+// Returns the model of transformers' code that the flavor `debugmodel` of its backend trains: the
+// named model with sizes of its own. Returns null if the named model is not in the zoo.
+json small_model_of_hub(const std::string& name) {
+  const std::string found = zoo_name_of(name);
+  json config = found.empty() ? json() : config_of_zoo(found);
+  if (!config.is_object() || !config.contains("num_hidden_layers")) return nullptr;
+  config.update({{"hidden_size", 256},
+                 {"num_hidden_layers", 2},
+                 {"num_attention_heads", 16},
+                 {"num_key_value_heads", 16},
+                 {"head_dim", 16},
+                 {"intermediate_size", 768}});
+  return config;
+}
+
 // NeMo AutoModel names its model on the Hub.
 constexpr const char* automodel_name = "model.pretrained_model_name_or_path";
 
@@ -97,11 +136,19 @@ void read_model(Settings& from, JobDraft& to) {
   if (from.has(automodel_name)) return take_named_model(from, automodel_name, to);
   if (to.has("model")) return;
   const std::string family = name.value_or(module.value_or("llama3"));
-  const bool is_known = family == "llama3" || family == "llama3_ft";
+  const bool is_known = family == "llama3" || family == "llama3_ft" || family == "vlm";
   // transformers' own code trains the model that this setting names on the Hub.
   constexpr const char* on_hub = "hf_transformers.model";
-  if (family == "transformers_modeling_backend" && flavor == "full" && from.has(on_hub))
-    return take_named_model(from, on_hub, to);
+  if (family.starts_with("transformers_") && family.ends_with("backend") && from.has(on_hub)) {
+    if (flavor == "full") return take_named_model(from, on_hub, to);
+    if (json small = small_model_of_hub(*from.word(on_hub));
+        flavor == "debugmodel" && small != nullptr)
+      return to.set("model", std::move(small));
+  }
+  if (family == "vlm")
+    to.remark(from.spelled(from.has("model.name") ? "model.name" : "module") +
+              " vlm reads pictures too; the language model alone is planned, llama3's " +
+              flavor.value_or("debugmodel"));
   if (family == "flux")
     from.fail(from.has("model.name") ? "model.name" : "module",
               "'flux' trains a model of images by diffusion, which is not read");

@@ -13,6 +13,8 @@ constexpr TitanName other_names[] = {
     {"training.data_parallel_shard_degree", "parallelism.data_parallel_shard_degree"},
     {"training.data_parallel_replicate_degree", "parallelism.data_parallel_replicate_degree"},
     {"training.tensor_parallel_degree", "parallelism.tensor_parallel_degree"},
+    {"training.sequence_parallel_degree", "parallelism.tensor_parallel_degree"},
+    {"training.pipeline_parallel_degree", "parallelism.pipeline_parallel_degree"},
     {"training.fsdp_reshard_after_forward", "parallelism.fsdp_reshard_after_forward"},
     {"training.enable_loss_parallel", "parallelism.enable_loss_parallel"},
     {"training.warmup_steps", "lr_scheduler.warmup_steps"},

@@ -54,23 +54,43 @@ std::int64_t degree(Settings& from, const char* name, const char* key, JobDraft&
   return ranks;
 }
 
+// Takes as many GPUs as degrees that are all given multiply to, if nothing says how many there are:
+// of one host, or whole hosts. `of_host` is the number of GPUs of a host.
+bool take_ranks(std::int64_t ranks, std::int64_t of_host, JobDraft& to) {
+  const bool is_part = ranks < of_host;
+  if (to.has("cluster.count") || to.has("cluster.processes_per_host") ||
+      (!is_part && ranks % of_host != 0))
+    return false;
+  to.set(is_part ? "cluster.processes_per_host" : "cluster.count",
+         is_part ? ranks : ranks / of_host);
+  to.remark("no setting says how many GPUs there are; they are the " + std::to_string(ranks) +
+            " that the degrees multiply to");
+  return true;
+}
+
 // Returns the shard degree. A degree of -1, which is the default, stands for the ranks that the
 // other degrees, whose product is `others`, leave. Returns nothing for it as long as the job's
 // number of ranks is unknown.
-std::optional<std::int64_t> read_shard(Settings& from, std::int64_t others, const JobDraft& to) {
+std::optional<std::int64_t> read_shard(Settings& from, std::int64_t others, JobDraft& to) {
   const char* const name = "parallelism.data_parallel_shard_degree";
   const std::int64_t shard = from.whole(name).value_or(-1);
   const std::optional<int> ranks = to.ranks();
-  if (shard >= 1 && ranks && product({shard, others}) != *ranks)
+  if (shard >= 1 && ranks && product({shard, others}) != *ranks &&
+      !take_ranks(product({shard, others}), *ranks, to))
     from.fail(name, std::to_string(shard) + " x the other degrees " + std::to_string(others) +
                         " = " + std::to_string(product({shard, others})) + ", but there are " +
                         std::to_string(*ranks) + " ranks; use -1, which takes what is left");
   if (shard >= 1) return shard;
   if (shard != -1) from.fail(name, std::to_string(shard) + " is no degree; use 1 or more, or -1");
   if (!ranks) return std::nullopt;
-  if (*ranks % others != 0)
+  if (*ranks % others != 0) {
+    const bool has_hosts = !to.has("cluster.count") && others % *ranks == 0;
     from.fail(name, std::to_string(*ranks) + " ranks are no multiple of the other degrees, " +
-                        std::to_string(others));
+                        std::to_string(others) +
+                        (has_hosts ? "; if more hosts train, give --set cluster.count=" +
+                                         std::to_string(others / *ranks) + " or a multiple"
+                                   : ""));
+  }
   return *ranks / others;
 }
 
@@ -109,7 +129,8 @@ Rule sharding_rule() {
   return {
       {"parallelism.tensor", "parallelism.context", "parallelism.pipeline", "parallelism.data",
        "parallelism.shard", "parallelism.zero_stage", "parallelism.reshard_after_forward",
-       "parallelism.sequence_parallel", "parallelism.reduce_gradients", "parallelism.placement"},
+       "parallelism.sequence_parallel", "parallelism.reduce_gradients", "parallelism.placement",
+       "cluster.count", "cluster.processes_per_host"},
       {"parallelism.data_parallel_replicate_degree", "parallelism.data_parallel_shard_degree",
        "parallelism.tensor_parallel_degree", "parallelism.context_parallel_degree",
        "parallelism.pipeline_parallel_degree", "parallelism.enable_sequence_parallel",
@@ -236,6 +257,8 @@ void read_precision(Settings& from, JobDraft& to) {
   const bool reduces_bf16 =
       from.word("training.mixed_precision_reduce", {"float32", "bfloat16"}) == "bfloat16";
   bool has_float8 = from.flag("float8.enable_float8_linear").value_or(false), has_mx = false;
+  // In 2024 a word chose the kind of scales, and "" none.
+  has_float8 |= !from.word("training.fp8_linear").value_or("").empty();
   for (const std::string& name : converters_of(from)) {
     has_float8 |= name == "float8" || name == "quantize.linear.float8";
     has_mx |= name == "mx" || name == "quantize.linear.mx";
@@ -249,6 +272,10 @@ void read_precision(Settings& from, JobDraft& to) {
   to.set("training.precision", has_float8 || has_mx       ? "fp8"
                                : pure || (mixes && mixed) ? "bf16"
                                                           : "fp32");
+  if (mixed && !mixes && !pure && !has_float8 && !has_mx)
+    to.remark(
+        "no ranks share parameters, and FSDP alone mixes precisions: products are planned in fp32; "
+        "--set cluster.count says more hosts");
   if (has_mx) to.set("training.fp8_recipe", "mxfp8");
   const bool in_8_bits =
       from.flag("quantize.linear.float8.enable_fsdp_float8_all_gather").value_or(false) ||
@@ -267,7 +294,7 @@ Rule precision_rule() {
            "training.master_weights", "training.moments_precision",
            "training.gradient_reduce_precision", "training.fuse_gradient_accumulation"},
           {"training.dtype", "training.mixed_precision_param", "training.mixed_precision_reduce",
-           "model.converters", "float8.enable_float8_linear",
+           "model.converters", "float8.enable_float8_linear", "training.fp8_linear",
            "quantize.linear.float8.enable_fsdp_float8_all_gather",
            "float8.enable_fsdp_float8_all_gather"},
           read_precision,

@@ -54,10 +54,11 @@ std::vector<StageUnits> usual_parts(Settings& from, std::int64_t parts, std::int
 void set_parts(const std::vector<StageUnits>& stages, std::int64_t pipeline, Settings& from,
                JobDraft& to) {
   const auto parts = static_cast<std::int64_t>(stages.size());
+  constexpr const char *given = "parallelism.module_fqns_per_model_part",
+                       *each = "parallelism.pipeline_parallel_layers_per_stage";
   if (parts == 0 || parts % pipeline != 0)
-    from.fail("parallelism.module_fqns_per_model_part",
-              std::to_string(parts) + " parts do not divide over " + std::to_string(pipeline) +
-                  " pipeline ranks");
+    from.fail(from.has(given) ? given : each, std::to_string(parts) + " parts do not divide over " +
+                                                  std::to_string(pipeline) + " pipeline ranks");
   to.set("parallelism.virtual_stages", parts / pipeline);
   to.set("parallelism.partition", partition_of(stages, "llama"));
 }
