@@ -157,6 +157,19 @@ Rule overlap_rule() {
           "the sum of an input's gradient always goes beside the weight's gradient"};
 }
 
+// Leaves out the loss that balances experts where ranks share sequences, over which it is defined.
+void leave_out_balance(JobDraft& to) {
+  json model = to.value("model");
+  if (to.count("parallelism.context") == 1 || !model.is_object() ||
+      model.value("output_router_logits", json()) != true)
+    return;
+  model["output_router_logits"] = false;
+  to.set("model", std::move(model));
+  to.remark(
+      "the loss that balances experts is left out, since ranks share sequences; it costs next to "
+      "nothing");
+}
+
 // Returns the rule for the tensor degree of experts. By default, Megatron-LM splits experts over
 // the whole tensor group.
 Rule expert_tensor_rule() {
@@ -166,6 +179,7 @@ Rule expert_tensor_rule() {
             const std::int64_t tensor = to.count("parallelism.tensor");
             const std::int64_t given = from.whole("expert-tensor-parallel-size").value_or(tensor);
             if (experts_of(to) > 1 && tensor > 1) to.set("parallelism.expert_tensor", given);
+            leave_out_balance(to);
           },
           [](const JobValues& from, Settings& to) {
             const Parallelism& p = from.plan.parallelism;
@@ -173,24 +187,6 @@ Rule expert_tensor_rule() {
               to.add("expert-tensor-parallel-size", p.expert_tensor);
           },
           "1 or the tensor degree"};
-}
-
-// Leaves out the loss that balances experts where ranks share sequences, over which it is defined.
-Rule balance_rule() {
-  return {{"model"},
-          {},
-          [](Settings&, JobDraft& to) {
-            json model = to.value("model");
-            if (to.count("parallelism.context") == 1 || !model.is_object() ||
-                model.value("output_router_logits", json()) != true)
-              return;
-            model["output_router_logits"] = false;
-            to.set("model", std::move(model));
-            to.remark(
-                "the loss that balances experts is left out, since ranks share sequences; it costs "
-                "next to nothing");
-          },
-          nullptr};
 }
 
 Rule dispatch_rule() {
@@ -310,7 +306,6 @@ Rules megatron_parallelism_rules() {
       context_rule(),
       whole_rule("parallelism.expert", "expert-model-parallel-size"),
       expert_tensor_rule(),
-      balance_rule(),
       dispatch_rule(),
       scatter_rule(),
       sharding_rule(),
