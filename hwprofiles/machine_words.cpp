@@ -63,6 +63,10 @@ std::string gpu_letters(const std::string& words) {
     if (wanted.starts_with(vendor)) wanted.erase(0, vendor.size());
   for (const std::string_view end : {"hbm3e", "hbm2e", "hbm3", "hbm2"})
     if (wanted.ends_with(end)) wanted.resize(wanted.size() - end.size());
+  // The form may follow the memory, as in "A100 40GB SXM4". It is dropped there, because few
+  // profiles' names have it behind.
+  for (const std::string_view end : {"gbsxm", "gbsxm2", "gbsxm3", "gbsxm4", "gbsxm5"})
+    if (wanted.ends_with(end)) wanted.resize(wanted.size() - end.size() + 2);
   const bool has_short_unit = wanted.size() > 3 && wanted.ends_with('g') &&
                               std::isdigit(static_cast<unsigned char>(wanted[wanted.size() - 2])) &&
                               std::isdigit(static_cast<unsigned char>(wanted[wanted.size() - 3]));

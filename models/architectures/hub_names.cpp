@@ -138,9 +138,13 @@ bool remove_end(std::string& name) {
 }
 
 // Returns the last part of a name or address in lower case, with hyphens for underscores, blanks
-// and colons, without a revision after "@" and without "meta-" at its beginning.
+// and colons, without a revision after "@" or in the path, and without "meta-" at its beginning.
+// The folder of the hub's cache, models--OWNER--NAME, is a name too.
 std::string last_part(const std::string& hub_name) {
   std::string name = hub_name;
+  for (const char* revision : {"/tree/", "/blob/", "/resolve/"})
+    if (const std::size_t at = name.find(revision); at != std::string::npos) name.resize(at);
+  if (name.find("models--") != std::string::npos) name.erase(0, name.rfind("--") + 2);
   while (name.ends_with('/') || name.ends_with(' ')) name.pop_back();
   if (const std::size_t revision = name.find('@'); revision != std::string::npos && revision > 0)
     name.resize(revision);

@@ -130,6 +130,10 @@ std::string usual_family(std::string_view word) {
 }  // namespace
 
 std::optional<json> model_of_words(const std::string& ref) {
+  if (ref.starts_with('{')) {  // an object, as a job file would have it
+    const json object = json::parse(ref, nullptr, false);
+    return object.is_object() ? std::optional(object) : std::nullopt;
+  }
   const std::size_t colon = ref.find(':');
   if (colon == std::string::npos || colon == 0) return std::nullopt;
   // Other programs write names of the zoo with a colon, "qwen2.5:7b", and addresses have one.

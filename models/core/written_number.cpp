@@ -348,6 +348,18 @@ std::string hint(std::string_view given, NumberKind quantity) {
     return "m could be minutes or months; write min or mo";
   if (quantity == NumberKind::seconds && text.size() >= 8 && digits_from(text, 0) == 4)
     return "a length of time, not a date; dates go with --by";
+  if (quantity == NumberKind::seconds && text.starts_with('p') && text.size() > 2 &&
+      is_digit(text[1]))
+    return "write 2d 3h for P2DT3H";
+  if (quantity == NumberKind::whole && has_any(text, {"all", "max", "any", "best"}))
+    return "write \"auto\" where the planner is to choose";
+  // One number between other letters is probably meant: 3 in "ZeRO-3".
+  const std::size_t first = text.find_first_of("0123456789");
+  if (quantity == NumberKind::whole && first != std::string::npos) {
+    const std::size_t count = digits_from(text, first);
+    if (text.find_first_of("0123456789", first + count) == std::string::npos)
+      return "write " + text.substr(first, count);
+  }
   const std::size_t comma = text.find(',');
   if (comma != std::string::npos && comma > 0 && is_digit(text[comma - 1]) &&
       digits_from(text, comma + 1) > 0)

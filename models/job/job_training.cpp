@@ -21,7 +21,7 @@ constexpr Range amount = {.low = 0, .high = 1e9};
 // a group (group_4).
 void read_recompute(Fields& fields, Job& job) {
   Training& training = job.plan.training;
-  const std::string word = fields.required<std::string>("recompute");
+  const std::string word = word_of(fields, "recompute");
   if (word.starts_with("group_")) {
     const std::string number = word.substr(6);
     const bool good = !number.empty() && number.size() < 6 &&

@@ -58,7 +58,7 @@ struct Reader {
     for (const double number : *place) check_range(fields, key, number);
   }
   void operator()(const Choice& choice) const {
-    const auto word = fields.required<std::string>(key.name);
+    const std::string word = word_of(fields, key.name);
     choice.choose(
         static_cast<std::size_t>(choose(fields, key.name, choice.what, word, choice.words)));
   }
@@ -159,6 +159,12 @@ const std::vector<Section>& sections_of_keys() {
                                                 {"checkpoint", checkpoint_keys(checkpoint)},
                                                 {"log", log_keys(job.log)}};
   return sections;
+}
+
+std::string word_of(Fields& fields, std::string_view key) {
+  const bool is_simple =
+      fields.has(key) && (fields.raw(key).is_boolean() || fields.raw(key).is_number());
+  return is_simple ? fields.raw(key).dump() : fields.required<std::string>(key);
 }
 
 }  // namespace meshwright::job

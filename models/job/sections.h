@@ -66,13 +66,17 @@ void take(Fields& fields, std::string_view key, T& target) {
 // job.autos.
 bool take_auto(Fields& fields, std::string_view key, const std::string& section, Job& job);
 
+// Returns the value of a key that has a list of words. A number or a boolean, such as 16 or true,
+// is returned as its text, so that the message about an unknown word names the known ones.
+std::string word_of(Fields& fields, std::string_view key);
+
 // Reads one of the words of a table into `target`, as the enumerator at the word's index. `target`
 // stays as it is if the key is missing.
 template <class Enum>
 void take_word(Fields& fields, std::string_view key, std::string_view what,
                const std::vector<std::string>& words, Enum& target) {
   if (fields.has(key))
-    target = static_cast<Enum>(choose(fields, key, what, fields.required<std::string>(key), words));
+    target = static_cast<Enum>(choose(fields, key, what, word_of(fields, key), words));
 }
 
 }  // namespace meshwright::job

@@ -202,3 +202,68 @@ TEST_CASE("sixty ways to say it are read, or answered with a way to go on", "[to
     CHECK(content_of(said).find(answer) != std::string::npos);
   }
 }
+
+TEST_CASE("sixty more ways to say it are read, or answered with a way to go on",
+          "[tools][worded]") {
+  const TestFolder folder;
+  const std::string said = folder.file("said");
+  const auto is_read = [&](const std::string& line) {
+    const int code = run(line, said).code;
+    CAPTURE(line, content_of(said));
+    CHECK(code == 0);
+  };
+  const auto is_answered = [&](const std::string& line, const std::string& answer) {
+    const Answer found = run(line, said);
+    CAPTURE(line, content_of(said));
+    CHECK(found.code == 2);
+    CHECK(found.out.empty());
+    CHECK(content_of(said).find(answer) != std::string::npos);
+  };
+  const std::string gpt2 = "--model gpt2 --on p3.2xlarge ";
+  for (const char* model :
+       {"models--openai-community--gpt2", "https://huggingface.co/openai-community/gpt2/tree/main",
+        "https://huggingface.co/gpt2/blob/main/config.json", "openai-community/gpt2/", "./gpt2",
+        "openai-community/gpt2@main", R"({"family": "gpt", "parameters": "150M"})", "bert large",
+        "Llama 3.2 1B", "meta-llama/Meta-Llama-3.1-8B/", "GPT-J 6B", "qwen2.5:7B", "gemma2 9b",
+        "mixtral 8x7b", "Qwen/Qwen2.5-72B-Instruct-AWQ"})
+    is_read(std::string("simulate --on 8xH100 --model '") + model + "'");
+  for (const char* machine :
+       {"A100-40GB-SXM4", "a100 80gb sxm", "V100 32GB SXM2", "nvidia-h100-80gb-hbm3", "8 h100 sxm",
+        "8×H100", "h100*8", "p5.48xl", "p4d.24xlarge (2)", "ml.p4d.24xlarge x 2", "eight H100s",
+        "p4d and p5", "V100 32G", "4xL40S"})
+    is_read(std::string("simulate --model gpt2 --on '") + machine + "'");
+  for (const char* tokens : {"60Bn", "60 000 000 000", "6×10^10", "~60B", "60_000_000_000", "60G"})
+    is_read("simulate " + gpt2 + "--tokens '" + tokens + "'");
+  for (const char* by :
+       {"3 wks", "a weekend", "1w 2d", "half a day", "within a week", "two months"})
+    is_read("plan " + gpt2 + "--tokens 10M --by '" + by + "'");
+  for (const char* budget : {"USD 15k", "15 grand", "15,000.00", "< $15k", "15K dollars"})
+    is_read("plan " + gpt2 + "--tokens 10M --budget '" + budget + "'");
+
+  for (const auto& [set, answer] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"training.precision=16", "known: fp32, tf32, fp16, bf16"},
+           {"training.precision=true", "known: fp32, tf32, fp16, bf16"},
+           {"training.recompute=true", "known: none, selective, full"},
+           {"parallelism.schedule=true", "known: gpipe, 1f1b"},
+           {"objective.minimize=1", "known: step_time, usd"},
+           {"objective.price=on-demand", "did you mean 'on_demand'?"},
+           {"objective.region=mars-1", "is known for these machines, only in us-east-1"},
+           {"parallelism.zero_stage=ZeRO-3", "write 3"},
+           {"parallelism.zero_stage=stage 2", "write 2"},
+           {"parallelism.tensor=2x", "write 2"},
+           {"parallelism.pipeline=all", "write \"auto\""},
+           {"training.micro_batch=max", "write \"auto\""},
+           {"parallelism.fsdp=full_shard", "did you mean 'zero_stage'?"},
+           {"training.batch_size=64", "did you mean 'global_batch' or 'micro_batch'?"},
+           {"training.learning_rate=0,0003", "decimals have a point"}})
+    is_answered("simulate " + gpt2 + "--set '" + set + "'", answer);
+  for (const auto& [by, answer] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"P2DT3H", "write 2d 3h for P2DT3H"},
+           {"1:30:00", "write 12h 30min"},
+           {"2026-02-30", "there is no day '2026-02-30'"}})
+    is_answered("plan " + gpt2 + "--tokens 10M --by '" + by + "'", answer);
+  is_answered("plan " + gpt2 + "--budget '15k-20k'", "give one number, not a range");
+  is_answered("plan " + gpt2 + "--budget '¥100000'", "prices here are in US dollars");
+  is_answered("simulate --model '{family: llama, parameters: 3B}' --on 8xH100",
+              "llama:3b is a usual shape of that size");
+}

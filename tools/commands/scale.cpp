@@ -83,6 +83,7 @@ Scaled scaled(const Options& options, const Watch& watch) {
   Job job = job_to_search(options, watch);
   ScaleOptions scale_options;
   scale_options.search.load = asked_machines(options, watch);
+  check_region(job, scale_options.search.load);
   scale_options.search.watch = watch.search;
   scale_options.search.stop = watch.stop;
   scale_options.search.memory_margin = options.memory_margin.value_or(usual_memory_margin);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "models/architectures/build_of_rank.h"
 #include "models/core/error.h"
 #include "sim/planner/search_until_fits.h"
@@ -119,7 +121,22 @@ std::string other_kinds(const std::vector<Machine>& machines, const std::string&
                        : "; for " + list_of(kinds, "and") + " there is a price (objective.price)";
 }
 
+void check_region(const Job& job, const MachineLoader& load) {
+  const std::string& region = job.objective.price.region;
+  if (region.empty()) return;
+  std::set<std::string> known;
+  for (const std::string& name : machines_of(job.cluster))
+    for (const Price& price : load(name).prices)
+      if (!price.region.empty()) known.insert(price.region);
+  if (known.empty() || known.contains(region)) return;
+  throw InputError(fmt::format(
+      "{}: /objective/region: no price in '{}' is known for these machines, only in {}; "
+      "--prices FILE adds others",
+      job.file, region, list_of({known.begin(), known.end()}, "and")));
+}
+
 void warn_of_prices(const Job& job, const MachineLoader& load, const Watch& watch) {
+  check_region(job, load);
   const Objective& objective = job.objective;
   const bool ranks_by_usd =
       objective.minimize == Minimize::usd || objective.minimize == Minimize::usd_per_token;
@@ -149,6 +166,7 @@ void warn_of_prices(const Job& job, const MachineLoader& load, const Watch& watc
 Chosen choose_plan(const Job& job, const MachineLoader& load, const Watch& watch,
                    LeftOut left_out) {
   Chosen chosen;
+  check_region(job, load);
   if (leaves_a_choice(job)) {
     warn_of_prices(job, load, watch);
     SearchOptions options;

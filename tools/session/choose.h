@@ -52,7 +52,12 @@ class StoppedSearch : public StopRequested {
   std::string answer_;
 };
 
-// Warns if the objective counts money or has a budget, and machines of the job have no price.
+// Throws InputError if the objective names a region in which no machine of the job has a price,
+// while some have prices elsewhere.
+void check_region(const Job& job, const MachineLoader& load);
+
+// Checks the region. Warns if the objective counts money or has a budget, and machines of the job
+// have no price.
 void warn_of_prices(const Job& job, const MachineLoader& load, const Watch& watch);
 
 // Returns the plan of the job: the given one, or the planner's best if the job leaves a choice.

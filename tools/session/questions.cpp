@@ -68,7 +68,8 @@ double seconds_until(const std::string& text, int today) {
 std::string deadline_note(const std::string& by, int today) {
   if (by.empty() || day_of(by)) return "";
   if (const auto day = date_meant(by, today))
-    return fmt::format("--by '{}' means {}, {} days from now", by, show_date(*day), *day - today);
+    return fmt::format("--by '{}' means {}, {} day{} from now", by, show_date(*day), *day - today,
+                       *day - today == 1 ? "" : "s");
   return "";
 }
 
