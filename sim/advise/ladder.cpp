@@ -60,8 +60,12 @@ FittingSearch search_at(const std::function<FittingSearch()>& how) {
   }
 }
 
-Merit merit_of(const Objective& objective, const RankedPlan& plan) {
-  return merit(objective, plan.cluster, useful_step_time_s(plan.prediction));
+JobOnCluster run_of(const Job& job, const RankedPlan& plan) {
+  return {job, plan.plan.training, plan.cluster};
+}
+
+Merit merit_of(const Job& job, const RankedPlan& plan) {
+  return run_of(job, plan).merit(useful_step_time_s(plan.prediction));
 }
 
 // Returns the least bytes that the weights take on each GPU of a rung: 16 bits per parameter,
@@ -115,8 +119,7 @@ void follow(Rung& rung, const Rung& other, const Job& job, const SearchOptions& 
   same.plan.training = reopened(other.best->plan, job.plan.training).training;
   same.autos = {"parallelism.data"};
   SearchResult found = search_at([&] { return FittingSearch{search(same, options), {}}; }).result;
-  if (!found.plans.empty() &&
-      merit_of(job.objective, found.plans.front()) < merit_of(job.objective, *rung.best))
+  if (!found.plans.empty() && merit_of(job, found.plans.front()) < merit_of(job, *rung.best))
     rung.best = std::move(found.plans.front());
 }
 
@@ -134,10 +137,7 @@ void describe(Rung& rung, const Job& job) {
   rung.parts = step_parts(compiled, best.cluster, prediction, timeline);
   rung.loads =
       group_loads(compiled, prediction, rung.parts, timeline, build_topology(best.cluster));
-  if (has_length(job))
-    rung.whole = whole_job(job.objective, best.plan.training, best.cluster,
-                           useful_step_time_s(best.prediction),
-                           start_of_run(job, best.plan.training, best.cluster));
+  if (has_length(job)) rung.whole = run_of(job, best).whole(useful_step_time_s(best.prediction));
   rung.largest =
       largest_micro_batch(job.model, reopened(best.plan, job.plan.training), best.cluster);
 }
@@ -187,7 +187,7 @@ void choose(Ladder& ladder, const Job& job, const LadderOptions& options) {
       continue;
     }
     const Rung& chosen = rungs[*ladder.stop];
-    if (!(merit_of(objective, rungs[i]) < merit_of(objective, chosen))) continue;
+    if (!(merit_of(job, rungs[i]) < merit_of(job, chosen))) continue;
     const bool soon = objective.minimize == Minimize::step_time;
     const double added = rungs[i].added_efficiency;
     if (soon && added < options.worthwhile) {
@@ -233,16 +233,10 @@ std::string load_text(const GroupLoad& load) {
 
 }  // namespace
 
-Merit merit_of(const Objective& objective, const Rung& rung) {
-  if (!rung.whole) return merit_of(objective, *rung.best);
-  const Training& training = rung.best->plan.training;
-  const double steps =
-      rung.whole->tokens / (static_cast<double>(training.global_batch) * training.sequence_length);
-  return merit(objective, rung.best->cluster, rung.whole->time_s / steps);
-}
+Merit merit_of(const Job& job, const Rung& rung) { return merit_of(job, *rung.best); }
 
-const Ladder* best_of(const std::vector<Ladder>& ladders, const Objective& objective) {
-  const auto merit_at = [&](const Ladder& ladder) { return merit_of(objective, *ladder.chosen()); };
+const Ladder* best_of(const std::vector<Ladder>& ladders, const Job& job) {
+  const auto merit_at = [&](const Ladder& ladder) { return merit_of(job, *ladder.chosen()); };
   const Ladder* best = nullptr;
   for (const Ladder& ladder : ladders)
     if (ladder.stop && (best == nullptr || merit_at(ladder) < merit_at(*best))) best = &ladder;

@@ -61,13 +61,11 @@ struct LadderOptions {
 // the job's global batch.
 std::vector<Ladder> ladders(const Job& job, const LadderOptions& options = {});
 
-// Returns the merit of a rung that has a plan, comparable with merit() of plans. If the job says
-// how long it is, the time to start the run counts too, as it does in the time and the cost of the
-// whole job.
-Merit merit_of(const Objective& objective, const Rung& rung);
+// Returns the merit of a rung that has a plan.
+Merit merit_of(const Job& job, const Rung& rung);
 
 // Returns the ladder whose chosen rung has the best merit, or null if no ladder has a chosen rung.
-const Ladder* best_of(const std::vector<Ladder>& ladders, const Objective& objective);
+const Ladder* best_of(const std::vector<Ladder>& ladders, const Job& job);
 
 // Returns a sentence on how efficiency changes between two rungs with plans. If the percentages
 // differ and some part of the step has a larger share on the larger rung, the sentence names the

@@ -118,17 +118,16 @@ constexpr Input inputs[] = {
      [](Case& all, double factor) { all.cluster.failures->checkpoint_bytes_per_s *= factor; }},
 };
 
-CaseAnswer predicted(const Job& job, const Objective& objective, const Case& all) {
+Prediction predicted(const Job& job, const Case& all) {
   verify(all.plan, job.model.sizes());
   const Compiled compiled = compile(job.model, all.plan, target_of(all.cluster, all.plan.training));
   Prediction prediction =
-      predict(compiled, all.cluster, {.price = &objective.price, .framework = {}});
+      predict(compiled, all.cluster, {.price = &job.objective.price, .framework = {}});
   prediction.step_time_s *= all.step_factor;
   prediction.goodput =
       goodput_of(compiled, all.cluster, job.checkpoint ? job.checkpoint->every_steps : 0,
                  prediction.step_time_s);
-  return {whole_job(objective, all.plan.training, all.cluster, useful_step_time_s(prediction)),
-          prediction.interval, prediction.step_time_s};
+  return prediction;
 }
 
 double number_of(const WholeJob& whole, AnswerUnit answer) {
@@ -147,8 +146,8 @@ AnswerUnit answer_of(const Objective& objective, const WholeJob& base) {
 class Changer {
  public:
   Changer(const Case& base, const Sensitivity& result,
-          const std::function<CaseAnswer(const Case&)>& predict)
-      : base_(base), result_(result), predict_(predict) {}
+          const std::function<WholeJob(const Case&)>& answer)
+      : base_(base), result_(result), answer_(answer) {}
 
   template <class Change>
   Swing::End end(const std::string& value, const Change& change) const {
@@ -156,7 +155,7 @@ class Changer {
     Case changed = base_;
     change(changed);
     try {
-      end.answer = predict_(changed).whole;
+      end.answer = answer_(changed);
       end.number = number_of(*end.answer, result_.answer);
     } catch (const InputError&) {  // such as a batch that the ranks do not divide
     }
@@ -176,24 +175,29 @@ class Changer {
  private:
   const Case& base_;
   const Sensitivity& result_;
-  const std::function<CaseAnswer(const Case&)>& predict_;
+  const std::function<WholeJob(const Case&)>& answer_;
 };
 
-Sensitivity swings_of(const Job& job, const Case& base, Of kind, const CasePredictor& predictor) {
+Sensitivity swings_of(const Job& job, const Case& base, Of kind, const CasePredictor& predict) {
   Objective same_tokens = job.objective;
   const Training& training = base.plan.training;
   if (!job.objective.tokens && job.objective.minimize != Minimize::tokens)
     same_tokens.tokens =
         static_cast<double>(training.steps * training.global_batch * training.sequence_length);
-  const std::function<CaseAnswer(const Case&)> predict = [&](const Case& all) {
-    return predictor(same_tokens, all);
+  const auto whole_of = [&](const Case& all, const Prediction& prediction) {
+    const Training& trained = all.plan.training;
+    return JobOnCluster(same_tokens, trained, all.cluster, start_of_run(job, trained, all.cluster))
+        .whole(useful_step_time_s(prediction));
   };
-  const CaseAnswer before = predict(base);
+  const std::function<WholeJob(const Case&)> answer = [&](const Case& all) {
+    return whole_of(all, predict(all));
+  };
+  const Prediction before = predict(base);
   const auto& failures = base.cluster.failures;
   Sensitivity result;
-  result.base = before.whole;
-  result.answer = answer_of(job.objective, before.whole);
-  const Changer changer(base, result, predict);
+  result.base = whole_of(base, before);
+  result.answer = answer_of(job.objective, result.base);
+  const Changer changer(base, result, answer);
   for (const Input& input : inputs)
     if (input.of == Of::any || input.of == kind || (input.of == Of::failing && failures))
       result.swings.push_back(changer.swing(input));
@@ -228,9 +232,8 @@ double Swing::width() const {
 }
 
 Sensitivity sensitivity(const Job& job, const Plan& plan, const Cluster& cluster) {
-  return swings_of(
-      job, {.plan = plan, .cluster = cluster}, Of::planned,
-      [&](const Objective& objective, const Case& all) { return predicted(job, objective, all); });
+  return swings_of(job, {.plan = plan, .cluster = cluster}, Of::planned,
+                   [&](const Case& all) { return predicted(job, all); });
 }
 
 Sensitivity sensitivity_of_recorded(const Job& job, const Cluster& cluster,

@@ -45,12 +45,7 @@ struct SensitivityCase {
   double step_factor = 1;
   double host_factor = 1;  // multiplies the time of the host in a recorded step
 };
-struct CaseAnswer {
-  WholeJob whole;
-  std::optional<StepInterval> interval;
-  double step_time_s = 0;
-};
-using CasePredictor = std::function<CaseAnswer(const Objective&, const SensitivityCase&)>;
+using CasePredictor = std::function<Prediction(const SensitivityCase&)>;
 
 // Returns the answer for the whole job and its swings, the widest first. `plan` and `cluster` are
 // those chosen for the job. Unless the objective is to maximize tokens, all cases train the same
@@ -58,8 +53,8 @@ using CasePredictor = std::function<CaseAnswer(const Objective&, const Sensitivi
 // such machines scatter, the interval is one of the inputs.
 Sensitivity sensitivity(const Job& job, const Plan& plan, const Cluster& cluster);
 // Returns the same for a recorded step. Its batch is no input, because the recording fixes it.
-// `job` holds the step's batch and length in its plan. `predict` predicts the whole job from the
-// recorded step on the cluster of the case.
+// `job` holds the step's batch and length in its plan. `predict` predicts the recorded step on the
+// cluster of the case.
 Sensitivity sensitivity_of_recorded(const Job& job, const Cluster& cluster,
                                     const CasePredictor& predict);
 

@@ -34,6 +34,7 @@ ClusterSearch::ClusterSearch(const Job& job, const std::string& machine, Cluster
       machine_(machine),
       cluster_(std::move(cluster)),
       base_(base_plan(job, facts_of(cluster_.machine))),
+      run_(job, base_.training, cluster_),
       trials_(job, machine, cluster_, base_, 1 - options.memory_margin),
       limit_(trials_.memory_limit_bytes()),
       threads_(options.threads > 0 ? options.threads : usable_cores()),
@@ -70,14 +71,14 @@ void ClusterSearch::tell() const {
 }
 
 double ClusterSearch::longest_step_s() const {
-  const StepLimit limit = longest_step(job_.objective, base_.training, cluster_);
+  const StepLimit limit = run_.longest_step();
   if (plans_.size() < keep_) return limit.seconds;
   return std::min(limit.seconds, plans_[keep_ - 1].prediction.step_time_s);
 }
 
 // Finds plans that fit, so that other plans can be pruned by comparison.
 void ClusterSearch::simulate_usual(int budget) {
-  const double in_time = longest_step(job_.objective, base_.training, cluster_).seconds;
+  const double in_time = run_.longest_step().seconds;
   entries_ = surveyor_.usual(space_, {limit_, in_time, in_time}, [&] { tell(); });
   const auto estimated = [&](const Entry& e) { return place(e, e.bounds.estimate_s); };
   while (left_of(budget) > 0 && plans_.size() < keep_) {
@@ -89,7 +90,7 @@ void ClusterSearch::simulate_usual(int budget) {
 }
 
 void ClusterSearch::survey_all() {
-  const StepLimit limit = longest_step(job_.objective, base_.training, cluster_);
+  const StepLimit limit = run_.longest_step();
   const double best = plans_.empty() ? limit.seconds : plans_.front().prediction.step_time_s;
   const double step_time_s = longest_step_s();
   Surveyed surveyed = surveyor_.all(
@@ -114,13 +115,13 @@ void ClusterSearch::survey_all() {
 // instead of `reason`.
 void ClusterSearch::reject(const Violation& reason, std::int64_t count, bool is_late) {
   if (count == 0) return;
-  const StepLimit limit = longest_step(job_.objective, base_.training, cluster_);
+  const StepLimit limit = run_.longest_step();
   rejected_[is_late ? Violation{.statement = limit.reason} : reason] += count;
   limits_decide_ = limits_decide_ || is_late;
 }
 
 void ClusterSearch::turn_away_slow(const Entry& entry) {
-  const StepLimit limit = longest_step(job_.objective, base_.training, cluster_);
+  const StepLimit limit = run_.longest_step();
   reject(reasons::too_slow, 1, entry.bounds.step_time_s > limit.seconds);
 }
 
@@ -226,8 +227,7 @@ void ClusterSearch::narrow_gap(int more) {
   constexpr double small_gap = 0.1;
   const std::int64_t enough = simulated_ + more, attempts = built_ + builds_per_simulation * more;
   while (simulated_ < enough && built_ < attempts && !plans_.empty()) {
-    const Merit found =
-        merit(job_.objective, cluster_, useful_step_time_s(plans_.front().prediction));
+    const Merit found = run_.merit(useful_step_time_s(plans_.front().prediction));
     const std::optional<Merit> left = best_left();
     if (!left || left->first >= (1 - small_gap) * found.first || !simulate_lowest()) return;
   }
@@ -239,7 +239,7 @@ std::optional<Merit> ClusterSearch::best_left() const {
   double least_s = left_s_;
   for (const Entry& entry : entries_) least_s = std::min(least_s, entry.bounds.step_time_s);
   if (!std::isfinite(least_s)) return std::nullopt;
-  return merit(job_.objective, cluster_, least_useful_s(least_s));
+  return run_.merit(least_useful_s(least_s));
 }
 
 // Returns a lower bound, in seconds, of the time of a step that takes at least `step_time_s`, with
@@ -307,11 +307,10 @@ void ClusterSearch::note(const Entry& entry, Trial trial) {
   Learned& learned = learned_[kind_of(entry.candidate)];
   learned.sum += step / entry.bounds.estimate_s;
   ++learned.count;
-  const StepLimit limit = longest_step(job_.objective, base_.training, cluster_);
+  const StepLimit limit = run_.longest_step();
   if (step > limit.seconds) return reject({.statement = limit.reason}, 1, true);
   const auto better = [&](double time, const RankedPlan& other) {
-    return merit(job_.objective, cluster_, time) <
-           merit(job_.objective, cluster_, useful_step_time_s(other.prediction));
+    return run_.merit(time) < run_.merit(useful_step_time_s(other.prediction));
   };
   plans_.insert(std::upper_bound(plans_.begin(), plans_.end(), step, better),
                 std::move(*trial.simulated));

@@ -84,6 +84,7 @@ class ClusterSearch {
   std::string machine_;
   Cluster cluster_;
   Plan base_;
+  JobOnCluster run_;
   TrialMaker trials_;
   double limit_ = 0;  // memory limit of a device, in bytes
   int threads_ = 1;

@@ -11,84 +11,15 @@ namespace meshwright::sim {
 
 namespace {
 
+constexpr double endless = std::numeric_limits<double>::infinity();
 constexpr double seconds_per_hour = 3600;
 
-// Returns dollars per step. All plans have the job's global batch, so dollars per token have the
-// same order. The result is infinite for machines without a price, which come last.
-double usd_per_step(const Objective& objective, const Cluster& cluster, double step_time_s) {
-  const std::optional<double> price = usd_per_hour(cluster, objective.price);
-  if (!price) return std::numeric_limits<double>::infinity();
-  return *price / seconds_per_hour * step_time_s;
-}
-
-// Returns the longest run, in seconds, that the budget pays for, or 0 without a price.
-double affordable_time(const Objective& objective, const Cluster& cluster) {
+std::optional<Price> price_of(const Objective& objective, const Cluster& cluster) {
   const Price* price = find_price(cluster.machine.prices, objective.price);
-  return price == nullptr ? 0 : affordable_s(*price, cluster.hosts, *objective.budget_usd);
-}
-
-// Returns the longest run, in seconds, that the deadline and the budget allow.
-double longest_run(const Objective& objective, const Cluster& cluster) {
-  double seconds = objective.deadline_s.value_or(std::numeric_limits<double>::infinity());
-  if (objective.budget_usd) seconds = std::min(seconds, affordable_time(objective, cluster));
-  return seconds;
-}
-
-Merit by_time(const Objective&, const Cluster& cluster, double step_time_s) {
-  return {step_time_s, static_cast<double>(cluster.ranks())};
-}
-
-Merit by_usd(const Objective& objective, const Cluster& cluster, double step_time_s) {
-  return {usd_per_step(objective, cluster, step_time_s), step_time_s};
-}
-
-Merit by_gpus(const Objective&, const Cluster& cluster, double step_time_s) {
-  return {static_cast<double>(cluster.ranks()), step_time_s};
-}
-
-// Compares plans by the share of the longest run that one step takes. A smaller share means more
-// tokens.
-Merit by_tokens(const Objective& objective, const Cluster& cluster, double step_time_s) {
-  return {step_time_s / longest_run(objective, cluster), step_time_s};
-}
-
-struct Row {
-  Minimize minimize;
-  Merit (*merit)(const Objective&, const Cluster&, double step_time_s);
-};
-constexpr Row objectives[] = {{Minimize::step_time, by_time},
-                              {Minimize::usd, by_usd},
-                              {Minimize::usd_per_token, by_usd},
-                              {Minimize::tokens, by_tokens},
-                              {Minimize::gpus, by_gpus}};
-
-double steps_of(const Objective& objective, const Training& training) {
-  if (!objective.tokens) return training.steps;
-  return *objective.tokens /
-         (static_cast<double>(training.global_batch) * training.sequence_length);
+  return price == nullptr ? std::nullopt : std::optional(*price);
 }
 
 }  // namespace
-
-Merit merit(const Objective& objective, const Cluster& cluster, double step_time_s) {
-  for (const Row& row : objectives)
-    if (objective.minimize == row.minimize) return row.merit(objective, cluster, step_time_s);
-  MESHWRIGHT_CHECK(false, "every objective has a row");
-  return {};
-}
-
-StepLimit longest_step(const Objective& objective, const Training& training,
-                       const Cluster& cluster) {
-  const double steps = steps_of(objective, training);
-  StepLimit limit{std::numeric_limits<double>::infinity(), ""};
-  if (objective.deadline_s)
-    limit = {*objective.deadline_s / steps, reasons::misses_deadline.statement};
-  if (objective.budget_usd) {
-    const double affordable = affordable_time(objective, cluster) / steps;
-    if (affordable < limit.seconds) limit = {affordable, reasons::exceeds_budget.statement};
-  }
-  return limit;
-}
 
 bool has_length(const Job& job) {
   return job.has_steps || job.objective.tokens || job.objective.minimize == Minimize::tokens;
@@ -100,25 +31,65 @@ int WholeJob::steps(const Training& training) const {
   return static_cast<int>(std::clamp(std::ceil(tokens / in_step), 1.0, most));
 }
 
-WholeJob whole_job(const Objective& objective, const Training& training, const Cluster& cluster,
-                   double step_time_s, const StartOfRun& start) {
-  const double tokens_per_step =
-      static_cast<double>(training.global_batch) * training.sequence_length;
-  const bool is_most = objective.minimize == Minimize::tokens;
-  double steps = is_most ? 1 / by_tokens(objective, cluster, step_time_s).first
-                         : steps_of(objective, training);
+JobOnCluster::JobOnCluster(const Job& job, const Training& training, const Cluster& cluster)
+    : JobOnCluster(job.objective, training, cluster, start_of_run(job, training, cluster)) {}
+
+JobOnCluster::JobOnCluster(const Objective& objective, const Training& training,
+                           const Cluster& cluster, const StartOfRun& start)
+    : minimize_(objective.minimize),
+      tokens_per_step_(static_cast<double>(training.global_batch) * training.sequence_length),
+      steps_(objective.tokens ? *objective.tokens / tokens_per_step_ : training.steps),
+      hosts_(cluster.hosts),
+      ranks_(cluster.ranks()),
+      price_(price_of(objective, cluster)),
+      start_(start),
+      deadline_s_(objective.deadline_s.value_or(endless)),
+      affordable_s_(!objective.budget_usd ? endless
+                    : price_ ? affordable_s(*price_, cluster.hosts, *objective.budget_usd)
+                             : 0) {}
+
+// Returns the longest time that the deadline and the budget leave for steps, in seconds.
+double JobOnCluster::time_for_steps_s() const {
+  return std::max(0.0, std::min(deadline_s_, affordable_s_) - start_.total_s());
+}
+
+// Counts each step with its share of the start, so that merits are comparable between clusters. All
+// plans have the job's global batch, so dollars per token have the order of dollars per step. They
+// are infinite for machines without a price, which come last.
+Merit JobOnCluster::merit(double step_time_s) const {
+  const double time_s = step_time_s + start_.total_s() / steps_;
+  switch (minimize_) {
+    case Minimize::step_time:
+      return {time_s, static_cast<double>(ranks_)};
+    case Minimize::usd:
+    case Minimize::usd_per_token:
+      return {price_ ? price_->usd_per_hour * hosts_ / seconds_per_hour * time_s : endless, time_s};
+    case Minimize::tokens:  // fewer steps fit if each takes a larger share of the time for steps
+      return {step_time_s / time_for_steps_s(), step_time_s};
+    case Minimize::gpus:
+      return {static_cast<double>(ranks_), time_s};
+  }
+  MESHWRIGHT_CHECK(false, "every objective has a case");
+  return {};
+}
+
+StepLimit JobOnCluster::longest_step() const {
+  const double steps = minimize_ == Minimize::tokens ? 1 : steps_;
+  StepLimit limit{time_for_steps_s() / steps, ""};
+  if (affordable_s_ < deadline_s_)
+    limit.reason = reasons::exceeds_budget.statement;
+  else if (deadline_s_ < endless)
+    limit.reason = reasons::misses_deadline.statement;
+  return limit;
+}
+
+WholeJob JobOnCluster::whole(double step_time_s) const {
+  const double steps = minimize_ == Minimize::tokens ? time_for_steps_s() / step_time_s : steps_;
   WholeJob whole;
-  if (start.total_s() > least_share_of_start * steps * step_time_s) whole.start = start;
-  // If tokens are maximized, time for the start leaves less time for steps.
-  const double left_s = steps * step_time_s - whole.start.total_s();
-  if (is_most && left_s <= 0)
-    whole.start = {};
-  else if (is_most && whole.start.total_s() > 0)
-    steps = left_s / step_time_s;
-  whole.tokens = steps * tokens_per_step;
-  whole.time_s = steps * step_time_s + whole.start.total_s();
-  if (const Price* price = find_price(cluster.machine.prices, objective.price))
-    whole.bill = bill_of(*price, cluster.hosts, whole.time_s);
+  whole.tokens = steps * tokens_per_step_;
+  whole.time_s = steps * step_time_s + start_.total_s();
+  whole.start = start_;
+  if (price_) whole.bill = bill_of(*price_, hosts_, whole.time_s);
   return whole;
 }
 

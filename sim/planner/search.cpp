@@ -57,7 +57,8 @@ std::vector<Rejection> sorted(const Rejections& all, const std::optional<Closest
 }
 
 Merit merit_of(const Job& job, const RankedPlan& plan) {
-  return merit(job.objective, plan.cluster, useful_step_time_s(plan.prediction));
+  return JobOnCluster(job, plan.plan.training, plan.cluster)
+      .merit(useful_step_time_s(plan.prediction));
 }
 
 // Returns the merit of the best plan of a cluster, or nothing if there is none.

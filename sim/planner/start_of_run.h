@@ -13,10 +13,8 @@ struct StartOfRun {
   double total_s() const { return hosts_s + weights_s; }
 };
 
-// A start counts as part of a run if it takes more than this share of the time of the run's steps.
-constexpr double least_share_of_start = 0.05;
-
-// Returns the start of a job's run. Rented hosts take failures.replacement_s, by default an
+// Returns the start of a job's run. A job that does not say how long it is has none, because its
+// answers are those of one step. Rented hosts take failures.replacement_s, by default an
 // assumption of ten minutes. Own hosts, and machines without prices, take no time. A job with
 // adapters reads a published model, in 16 bits, at failures.checkpoint_bytes_per_s, by default the
 // rate of Llama 3's clusters. Other jobs begin with random weights.

@@ -281,6 +281,7 @@ TEST_CASE("a deadline turns away what is too slow, `gpus` takes the fewest that 
   REQUIRE(best[2] < best[1]);
   const double tokens_per_step = 512 * 1024;
   value["objective"] = {{"minimize", "gpus"},
+                        {"price", "own"},  // own hosts need no time to start
                         {"tokens", 100 * tokens_per_step},
                         {"deadline_s", 100 * best[1] * 1.01}};
   CHECK(search(read(value), few).plans.front().count == 1);
@@ -303,8 +304,10 @@ TEST_CASE("what failures cost counts against a deadline") {
   for (const RankedPlan& plan : healthy.plans)
     if (plan.count == 1 && best == 0) best = plan.prediction.step_time_s;
   REQUIRE(best > 0);
-  value["objective"] = {
-      {"minimize", "gpus"}, {"tokens", 100.0 * 512 * 1024}, {"deadline_s", 100 * best * 1.02}};
+  value["objective"] = {{"minimize", "gpus"},
+                        {"price", "own"},  // own hosts need no time to start
+                        {"tokens", 100.0 * 512 * 1024},
+                        {"deadline_s", 100 * best * 1.02}};
   CHECK(search(read(value), few).plans.front().count == 1);
   // With a failure each hour and ten minutes to recover, training takes a sixth longer.
   value["failures"] = {{"hardware_per_host_hour", 1}, {"restart_s", 600}, {"replacement_s", 0}};
@@ -349,7 +352,7 @@ TEST_CASE("as many tokens as a budget and a deadline allow") {
   const SearchResult cheap = search(thrifty, few);
   REQUIRE(!cheap.plans.empty());
   const auto of = [](const Job& job, const RankedPlan& plan) {
-    return whole_job(job.objective, plan.plan.training, plan.cluster, plan.prediction.step_time_s);
+    return JobOnCluster(job, plan.plan.training, plan.cluster).whole(plan.prediction.step_time_s);
   };
   CHECK(cheap.plans.front().count == 1);  // four hosts cost more a token
   CHECK(of(thrifty, cheap.plans.front()).bill->usd == Approx(1000));

@@ -39,7 +39,8 @@ Found found(json job, const json& machines, const json& counts) {
     CHECK(accounted == result.candidates_enumerated);
     if (result.plans.empty()) return {std::nullopt, result.candidates_simulated};
     const RankedPlan& first = result.plans.front();
-    return {merit(read.objective, first.cluster, useful_step_time_s(first.prediction)),
+    return {JobOnCluster(read, first.plan.training, first.cluster)
+                .merit(useful_step_time_s(first.prediction)),
             result.candidates_simulated};
   } catch (const InputError&) {
     return {};

@@ -218,8 +218,7 @@ void settle_steps(const Job& job, const Cluster& cluster, double step_time_s, Pl
         "objective.tokens");
     return;
   }
-  const WholeJob whole = whole_job(job.objective, plan.training, cluster, step_time_s,
-                                   start_of_run(job, plan.training, cluster));
+  const WholeJob whole = JobOnCluster(job, plan.training, cluster).whole(step_time_s);
   plan.training.steps = whole.steps(plan.training);
 }
 

@@ -45,9 +45,8 @@ struct Planned {
 
 // Returns the time and the cost of the whole job with a plan, including the start of the run.
 WholeJob whole_of(const Job& job, const RankedPlan& ranked) {
-  const Training& training = ranked.plan.training;
-  return whole_job(job.objective, training, ranked.cluster, useful_step_time_s(ranked.prediction),
-                   start_of_run(job, training, ranked.cluster));
+  return JobOnCluster(job, ranked.plan.training, ranked.cluster)
+      .whole(useful_step_time_s(ranked.prediction));
 }
 
 json plan_json(const Job& job, const RankedPlan& ranked, int today) {

@@ -122,13 +122,12 @@ Examined examined_recording(const Options& options, const Watch& watch) {
   all.job.name = first.script;
   all.chosen.machine = first.cluster.machine.name;
   all.chosen.count = first.cluster.hosts;
-  const auto predict = [&](const Objective& objective, const SensitivityCase& each) -> CaseAnswer {
+  const auto predict = [&](const SensitivityCase& each) {
     const Rehearsed step =
         session::rehearsed(recording, first.job, each.cluster, {.host_factor = each.host_factor});
     Prediction prediction = step.prediction;
     prediction.step_time_s *= each.step_factor;
-    return {whole_job(objective, each.plan.training, each.cluster, useful_step_time_s(prediction)),
-            prediction.interval, prediction.step_time_s};
+    return prediction;
   };
   all.sensitivity = sensitivity_of_recorded(first.job, first.cluster, predict);
   return all;

@@ -282,7 +282,7 @@ Advice advice_of(const Job& job, const JobRequest& request, const LadderOptions&
                  const std::string& asked, const std::string& profile) {
   Advice advice;
   advice.ladders = ladders(job, options);
-  advice.best = best_of(advice.ladders, job.objective);
+  advice.best = best_of(advice.ladders, job);
   const bool is_stopped = options.search.stop && options.search.stop();
   if (advice.best == nullptr && !is_stopped)
     advice.shortfall = shortfall(job, advice.ladders, options);

@@ -33,7 +33,7 @@ const Rung* next_best(const Job& job, const Ladder& ladder) {
   const Rung* found = nullptr;
   for (const Rung& rung : ladder.rungs)
     if (rung.best && &rung != ladder.chosen() &&
-        (found == nullptr || merit_of(job.objective, rung) < merit_of(job.objective, *found)))
+        (found == nullptr || merit_of(job, rung) < merit_of(job, *found)))
       found = &rung;
   return found;
 }
@@ -66,7 +66,7 @@ std::string machines_text(const Job& job, const Advice& advice) {
   std::vector<const Ladder*> order, without;
   for (const Ladder& ladder : advice.ladders) (ladder.stop ? order : without).push_back(&ladder);
   std::ranges::stable_sort(order, [&](const Ladder* one, const Ladder* other) {
-    return merit_of(job.objective, *one->chosen()) < merit_of(job.objective, *other->chosen());
+    return merit_of(job, *one->chosen()) < merit_of(job, *other->chosen());
   });
   const bool has_whole = has_length(job);
   const bool counts_tokens = job.objective.minimize == Minimize::tokens;

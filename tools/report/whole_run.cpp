@@ -12,7 +12,8 @@ std::optional<WholeJob> steps_in_a_row(const Job& job, const Training& training,
   if (!job.has_steps && !job.objective.tokens) return std::nullopt;
   Objective objective = job.objective;
   objective.minimize = Minimize::step_time;  // count only the job's tokens, not all that it can buy
-  return whole_job(objective, training, cluster, step_time_s, start_of_run(job, training, cluster));
+  return JobOnCluster(objective, training, cluster, start_of_run(job, training, cluster))
+      .whole(step_time_s);
 }
 
 json whole_run_json(const std::optional<WholeJob>& whole) {
@@ -24,14 +25,16 @@ json whole_run_json(const std::optional<WholeJob>& whole) {
 }
 
 std::string start_text(const WholeJob& whole) {
+  constexpr double least_share = 0.05;  // of the time of the steps
   const auto [hosts_s, weights_s] = whole.start;
-  if (whole.start.total_s() <= 0) return "";
+  const double start_s = whole.start.total_s();
+  if (start_s <= least_share * (whole.time_s - start_s)) return "";
   std::string parts;
-  if (hosts_s > 0) parts = fmt::format("{} until hosts are there, assumed", show_duration(hosts_s));
+  if (hosts_s > 0) parts = fmt::format("hosts {} (assumed)", show_duration(hosts_s));
   if (weights_s > 0)
     parts +=
-        fmt::format("{}{} to read weights", parts.empty() ? "" : "; ", show_duration(weights_s));
-  return fmt::format("start    {} of it ({})\n", show_duration(whole.start.total_s()), parts);
+        fmt::format("{}loading weights {}", parts.empty() ? "" : ", ", show_duration(weights_s));
+  return fmt::format("start    {} included: {}\n", show_duration(start_s), parts);
 }
 
 std::string whole_run_text(const WholeJob& whole, const char* unit) {

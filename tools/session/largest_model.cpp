@@ -53,9 +53,8 @@ double excess(const JobRequest& request, double parameters, const SearchOptions&
   const SearchResult found = search_left_out(free, options).result;
   if (found.plans.empty()) return std::numeric_limits<double>::infinity();
   const RankedPlan& best = found.plans.front();
-  const WholeJob whole = whole_job(free.objective, best.plan.training, best.cluster,
-                                   useful_step_time_s(best.prediction),
-                                   start_of_run(free, best.plan.training, best.cluster));
+  const WholeJob whole = JobOnCluster(free, best.plan.training, best.cluster)
+                             .whole(useful_step_time_s(best.prediction));
   double over = 0;
   if (job.objective.deadline_s) over = whole.time_s / *job.objective.deadline_s;
   if (job.objective.budget_usd)

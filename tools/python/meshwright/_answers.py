@@ -319,7 +319,7 @@ class Plan(Answer):
     """of the whole job"""
     total_time_s: float
     start_s: float
-    """of it, until hosts are there and have read weights; 0: below 5 % of the steps"""
+    """of it, until hosts are there and have read weights; 0: own hosts, or no length is given"""
     total_usd: Optional[float]
     total_idle_usd: Optional[float]
     """of it, for hours of a block after the run"""
@@ -473,7 +473,7 @@ class WholeRun(Answer):
     tokens: float
     time_s: float
     start_s: float
-    """of it, until hosts are there and have read weights; 0: below 5 % of the steps"""
+    """of it, until hosts are there and have read weights; 0: own hosts, or no length is given"""
     usd: Optional[float]
     idle_usd: Optional[float]
     """of it, for hours of a block after the run"""
