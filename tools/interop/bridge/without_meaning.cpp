@@ -46,6 +46,8 @@ constexpr WithoutMeaning rows[] = {
     {"optimizer.config_logger_dir", logs},
     {"optimizer.log_*", logs},
     {"model.log_*", logs},
+    {"model.enable_megatron_timers", logs},
+    {"model.megatron_timer*", logs},
     {"model.apex_transformer_log_level", logs},
     {"checkpoint.*", saves},
     {"trainer.enable_checkpointing", saves},

@@ -32,6 +32,7 @@ constexpr WithoutMeaning rows[] = {
     {"training.dataset*", about_data},
     {"training.dataloader.*", about_data},
     {"dataloader.*", about_data},
+    {"data.*", about_data},
     {"training.gc_*", "when Python collects garbage"},
     {"training.enable_cpu_offload",
      "parameters and states stay on the device here; memory is predicted as without"},
