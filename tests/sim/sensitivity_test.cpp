@@ -105,6 +105,10 @@ TEST_CASE("where money counts the price moves the answer in proportion", "[advis
   CHECK(price.high.number == Approx(1.2 * price.base));
   const Swing& interval = swing(all, "step time, eight in ten");
   CHECK(interval.low.number < interval.high.number);
+  CHECK(all.base.start.total_s() == 600);  // the run's start does not grow with its steps
+  const Swing& speed = swing(all, "GPU arithmetic");
+  CHECK(speed.low.answer->time_s > 600);
+  CHECK(speed.low.answer->start.total_s() == 600);
 }
 
 TEST_CASE("failures of a job are inputs by themselves", "[advise]") {

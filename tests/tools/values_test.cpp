@@ -69,10 +69,9 @@ TEST_CASE("each plan that is proposed is what simulate says of it", "[tools][jso
           Approx(dollars / 3600 / number(plan, "tokens_per_s") * 1e6));
     CHECK(number(plan, "gpus") == 4 * number(plan["cluster"], "count"));  // p3.8xlarge has 4
     CHECK(number(plan, "total_tokens") == tokens_of(plan["training"]));   // one step
-    const double in_all = step + number(plan, "start_s");
-    CHECK(number(plan, "start_s") == 600);  // more than 5 % of the step
-    CHECK(number(plan, "total_time_s") == Approx(in_all));
-    CHECK(number(plan, "total_usd") == Approx(dollars * in_all / 3600));
+    CHECK(number(plan, "start_s") == 0);                                  // one step is no run
+    CHECK(number(plan, "total_time_s") == Approx(step));
+    CHECK(number(plan, "total_usd") == Approx(dollars * step / 3600));
     if (i >= 3 && i + 1 < plans.size()) continue;
     const json simulated = answer_of("simulate " + settled(folder, job, plan));
     for (const char* key :
@@ -101,6 +100,15 @@ TEST_CASE("each plan that is proposed is what simulate says of it", "[tools][jso
   CHECK(rejected <= number(value, "candidates_enumerated"));
   CHECK(number(value, "proven_gap") >= 0);
   CHECK(number(value, "memory_margin") == Approx(0.03));  // what is left free by default
+}
+
+TEST_CASE("the best plan of a run includes its start", "[tools][json]") {
+  const json best =
+      answer_of("plan " + jobs + "searched.json --set training.steps=100")["plans"][0];
+  const double seconds = 100 * number(best, "step_time_s") + 600;
+  CHECK(number(best, "start_s") == 600);
+  CHECK(number(best, "total_time_s") == Approx(seconds));
+  CHECK(number(best, "total_usd") == Approx(seconds * number(best, "usd_per_hour") / 3600));
 }
 
 TEST_CASE("the table of plans shows the numbers of --json", "[tools][json]") {
