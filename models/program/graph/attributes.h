@@ -30,16 +30,16 @@ struct Attributes {
   int heads = 0;     // on this rank
   int kv_heads = 0;  // on this rank
   int head_dim = 0;
-  int rotary_dim = 0;       // 0: no rotation
+  int rotary_dim = 0;  // 0: no rotation
   // RoBERTa's table counts positions from 2. Queries that grow (temperature) count them from 1, or
   // with an offset of 1 from 0.
   int position_offset = 0;
-  int tensor_degree = 1;    // ranks over which a vocabulary-parallel or communication op works
-  int context_degree = 1;   // ranks that share each sequence; each holds sequence_length tokens
-  int ring_step = 0;        // context_attention: keys are from the rank this many places before in
-                            // the ring; -1: from all ranks
-  int head_parts = 1;       // attention: neighbours of a context group that divide its heads; each
-                            // has `heads` of them for the tokens of all neighbours
+  int tensor_degree = 1;   // ranks over which a vocabulary-parallel or communication op works
+  int context_degree = 1;  // ranks that share each sequence; each holds sequence_length tokens
+  int ring_step = 0;       // context_attention: keys are from the rank this many places before in
+                           // the ring; -1: from all ranks
+  int head_parts = 1;      // attention: neighbours of a context group that divide its heads; each
+                           // has `heads` of them for the tokens of all neighbours
   // Whether context operations work as in PyTorch: keys and values travel once for each query head,
   // sums are in fp32, and separate kernels add to them. This is only predicted, never executed.
   bool context_of_pytorch = false;
