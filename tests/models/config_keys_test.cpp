@@ -448,8 +448,8 @@ TEST_CASE("scaled rotary positions have limits and defaults of their own", "[imp
   };
   for (const json& each : {yarn, llama3, linear}) check(each, "factor", 1e-3, 0);
   for (const json& each : {yarn, llama3}) check(each, "original_max_position_embeddings", 1, 0);
-  check(yarn, "beta_fast", 1.001, 1);
-  check(yarn, "beta_slow", 31.9, 32);
+  check(yarn, "beta_fast", 1, 0.999);
+  check(yarn, "beta_slow", 32, 32.1);
   check(yarn, "mscale", 0, -0.1);
   check(yarn, "mscale_all_dim", 0, -0.1);
   check(llama3, "low_freq_factor", 1e-3, 0);

@@ -76,12 +76,15 @@ TEST_CASE("a price is shown with its kind, region and date, and says when it is 
 
 TEST_CASE("a kind of price that is not known is no price", "[tools][json]") {
   CHECK(answer_of(gpt2 + " --set objective.price=spot")["usd_per_hour"] == 3.0305);
-  for (const char* other : {"price=savings_1y", "region=eu-west-1"}) {
-    const json value = answer_of(gpt2 + " --set objective." + other);
-    CHECK(value["price"].is_null());
-    CHECK(value["usd_per_million_tokens"].is_null());
-    CHECK(run(gpt2 + " --set objective." + other).out.find("cost ") == std::string::npos);
-  }
+  const std::string unknown = gpt2 + " --set objective.price=savings_1y";
+  const json value = answer_of(unknown);
+  CHECK(value["price"].is_null());
+  CHECK(value["usd_per_million_tokens"].is_null());
+  CHECK(run(unknown).out.find("cost ") == std::string::npos);
+  const Answer refused = run(gpt2 + " --set objective.region=eu-west-1", "&1");
+  CHECK(refused.code == 2);
+  CHECK(refused.out.find("/objective/region: no price in 'eu-west-1' is known") !=
+        std::string::npos);
 }
 
 TEST_CASE("rows of --prices go before those that are known", "[tools][json]") {
