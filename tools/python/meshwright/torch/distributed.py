@@ -669,7 +669,7 @@ class DistributedModel:
 
     def _share_buffers(self) -> None:
         """Buffers that the forward writes become those of the first replica, on all ranks, as under DDP."""
-        info, document = self.info, self.captured.document
+        info, document = self.info, self._of_rank.document
         assert info is not None
         rank_of = {place: number for number, place in enumerate(
             _here().runtime.gathered(info["stage"] * _MOST_RANKS + info["replica"]))}
