@@ -51,6 +51,8 @@ def attention_rule(p: Placing, call: Call) -> None:
         at = axis - dims + len(shape)
         if at < 0 or shape[at] == 1 and each not in (query, key, value):
             return p.whole(each, same_gradient=False)
+        if len(state.parts) > 1:
+            raise p.conflict("attention over merged heads takes a whole operand")
         if shape[at] % p.degree:
             raise p.conflict("the tensor degree does not divide the heads of keys and values")
         return p.share(each, at, (shape[at],))

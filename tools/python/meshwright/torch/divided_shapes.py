@@ -28,7 +28,7 @@ Rule = Callable[[Placing, Call], None]
 
 def placed(p: Placing, call: Call) -> None:
     """Writes a call at least one of whose operands is a part."""
-    rule = _rule_of(call)
+    rule = None if _writes_whole(p, call) else _rule_of(call)
     states = [p.state(value) for value in values_in((call.args, call.kwargs))]
     parts = [each for each in states if isinstance(each, Part)]
     of_layers = [each for each in parts if not each.is_of_sequence]
@@ -61,6 +61,7 @@ def _elementwise(p: Placing, call: Call) -> None:
 
 def _dropout(p: Placing, call: Call) -> None:
     x, part = only_part(p, call)
+    p.check_parts(x, part.axis, part.parts)
     share, train = call.args[1:3]
     p.emit(call._replace(target=dropout_of_own_part,
                          args=(call.args[0], share, train, part.axis, part.parts, p.degree, p.order(x)),
@@ -168,6 +169,13 @@ _RULES.update({name: _over_axes("dims") for name in ("flip", "roll")})
 _ELEMENTWISE = {"to", "_to_copy", "contiguous", "clone", "detach", "detach_", "alias", "relu6", "selu", "celu", "square",
                 "where", "true_divide", "multiply", "subtract", "divide", "softplus", "log_sigmoid", "masked_fill",
                 "silu", "gelu", "relu", "hardswish", "hardsigmoid", "hardtanh", "mish", "float_power", "lift_fresh_copy"}
+
+
+def _writes_whole(p: Placing, call: Call) -> bool:
+    """Whether a call writes a whole tensor in place, which would change one part of it only."""
+    mutable = getattr(getattr(call.target, "_schema", None), "is_mutable", False)
+    first = call.args[0] if call.args else None
+    return mutable and isinstance(first, Ref) and not isinstance(p.state(first.value), Part)
 
 
 def _rule_of(call: Call) -> Optional[Rule]:

@@ -315,7 +315,7 @@ class Placing:
 
         The Runtime exchanges memory without gaps, along the first axis: axes are put in that order for it, and back.
         """
-        key = (word, value, axis, gradient_is_whole)
+        key = (word, value, axis, gradient_is_whole, self._call.context.gradients)
         if key in self._made:
             return self._made[key]
         usual = order = self.order(value)
@@ -358,11 +358,18 @@ class Placing:
         now = self._now(value)
         if self.learns(value) and value not in self._views and len(parts) == 1 and not self.origins():
             return Ref(self.exchanged("sequence_slice", now, axis))
+        self.check_parts(value, axis, parts)
         source = self.whole(value, same_gradient=False).value
-        key = ("own part", source, axis, parts)
+        key = ("own part", source, axis, parts, self._call.context.gradients)
         if key not in self._made:
             self._made[key] = self.insert(own_part, source, axis, parts, self.degree)
         return Ref(self._made[key])
+
+    def check_parts(self, value: int, axis: int, parts: Tuple[int, ...]) -> None:
+        """Raises Conflict where the batch decides how many parts an axis has, which a call cannot say."""
+        sizes = self.sizes.get(value)
+        if len(parts) > 1 and isinstance(sizes, torch.Tensor) and not isinstance(sizes.shape[axis], int):
+            raise self.conflict("the batch decides how many parts an axis has")
 
     def sum_gradient(self, parameter: int) -> None:
         if parameter in self.cuts:
